@@ -1,0 +1,100 @@
+//! The brain of Sluice: who waits, who may start, and why.
+//!
+//! A pure library. Events say what the world is like, a pass says what to do about it:
+//!
+//! ```text
+//!  Event ──apply──▶ units ──▶ LocalQueue ──▶ queue order ─┬─▶ set aside (gate, back-off, blocked)
+//!                                                         └─▶ parking lot: classes of one shape
+//!                   flavors ─┐                                 active ⇄ parked
+//!                   quota  ──┴─▶ plan of a shape ──judge──────────┤
+//!  Pass  ◀──pass(now)── admit: charge the books ◀─────────────────┘
+//!  Waiting, QueueReport, Changed ◀──── asked at any time
+//! ```
+//!
+//! The entry point is [`Engine`]. What goes in is in [`Event`], what comes out in [`Action`], [`Waiting`] and
+//! [`QueueReport`].
+//!
+//! It must never: do input or output, log, wait, read a clock, draw a random number, know a Kubernetes type, or
+//! let the order of a hash table or of arrival reach a decision. The same events give the same bytes, always.
+//!
+//! ```
+//! use sluice_engine::*;
+//!
+//! let mut engine = Engine::new();
+//! let key = LocalQueueKey::new("team-a", "default");
+//! engine.apply(Event::SetFlavor(FlavorSpec {
+//!     name: "any".into(),
+//!     node_labels: Default::default(),
+//!     taints: vec![],
+//!     tolerations: vec![],
+//! }));
+//! engine.apply(Event::SetQueue(QueueSpec {
+//!     name: "main".into(),
+//!     strategy: Strategy::BestEffortFifo,
+//!     groups: vec![ResourceGroup {
+//!         resources: vec!["cpu".into()],
+//!         flavors: vec![FlavorQuota { flavor: "any".into(), nominal: vec![Amount::new(4000)] }],
+//!     }],
+//!     inactive: None,
+//! }));
+//! engine.apply(Event::SetLocalQueue(LocalQueueSpec { key: key.clone(), queue: "main".into(), blocked: None }));
+//! for uid in 0..3 {
+//!     engine.apply(Event::SetWaiting(UnitSpec {
+//!         uid: Uid(uid),
+//!         local_queue: key.clone(),
+//!         priority: 0,
+//!         queued_at: Time(0),
+//!         pod_sets: vec![PodSetSpec {
+//!             name: "main".into(),
+//!             count: 2,
+//!             per_pod: vec![("cpu".into(), Amount::new(1000))],
+//!             constraints: Default::default(),
+//!         }],
+//!         gate: None,
+//!         not_before: None,
+//!     }));
+//! }
+//! assert_eq!(engine.pass(Time(0)).actions.len(), 2);
+//! assert_eq!(engine.waiting(Uid(2)).map(|waiting| waiting.reason.to_string()).as_deref(), Some(
+//!     "pod set main waits for quota: flavor any has 0 of 4 cpu free and 2 is needed"
+//! ));
+//! ```
+
+mod adopt;
+mod amount;
+mod arena;
+mod assign;
+mod audit;
+mod engine;
+mod explain;
+mod flavors;
+mod ids;
+mod interner;
+mod local_queue;
+mod parking;
+mod pass;
+mod queue;
+mod quota;
+mod ranked;
+mod report;
+mod sentences;
+mod shapes;
+mod spec;
+mod units;
+
+pub use amount::Amount;
+pub use audit::AuditError;
+pub use engine::Engine;
+pub use flavors::{
+    Constraints, Effect, FlavorSpec, Mismatch, NodeSelectorRequirement, NodeSelectorTerm, SelectorOperator, Taint,
+    Toleration, TolerationOperator,
+};
+pub use ids::{LocalQueueKey, Name, Time, Uid};
+pub use report::{
+    Action, Admission, Changed, Counters, Pass, PodSetAssignment, QueueReport, Shortage, Usage, WaitKind, WaitReason,
+    Waiting,
+};
+pub use spec::{
+    Blocked, Charge, ChargedUnit, Event, FlavorQuota, Gate, Inactive, LocalQueueSpec, Phase, PodSetSpec, QueueSpec,
+    ResourceGroup, Strategy, UnitSpec,
+};

@@ -1,0 +1,103 @@
+//! LocalQueues: where users hand units in.
+
+use std::collections::BTreeMap;
+
+use crate::arena::{Arena, define_id};
+use crate::ids::LocalQueueKey;
+use crate::queue::QueueId;
+use crate::quota::Node;
+use crate::spec::LocalQueueSpec;
+use crate::units::UnitId;
+
+define_id! {
+    /// A LocalQueue that exists or is spoken of.
+    LocalQueueId
+}
+
+/// A LocalQueue: kept while it exists or a unit names it.
+#[derive(Debug)]
+pub(crate) struct LocalQueue {
+    pub(crate) key: LocalQueueKey,
+    /// As last set, with the ClusterQueue that it names; none while it does not exist.
+    pub(crate) spec: Option<(LocalQueueSpec, QueueId)>,
+    /// The first of the list of its waiting units (in no particular order).
+    pub(crate) first_waiting: Option<UnitId>,
+    pub(crate) waiting: usize,
+    /// How many of those may be considered.
+    pub(crate) ready: usize,
+    pub(crate) reserving: usize,
+    pub(crate) admitted: usize,
+    /// What its units hold, without quota.
+    pub(crate) books: Node,
+    /// It is already listed as changed.
+    pub(crate) changed: bool,
+}
+
+impl LocalQueue {
+    /// The ClusterQueue that it leads to.
+    pub(crate) fn queue(&self) -> Option<QueueId> {
+        self.spec.as_ref().map(|(_, queue)| *queue)
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.spec.as_ref().is_some_and(|(spec, _)| spec.blocked.is_some())
+    }
+}
+
+/// All LocalQueues by key.
+#[derive(Debug, Default)]
+pub(crate) struct LocalQueues {
+    arena: Arena<LocalQueueId, LocalQueue>,
+    ids: BTreeMap<LocalQueueKey, LocalQueueId>,
+}
+
+impl LocalQueues {
+    pub(crate) fn find(&self, key: &LocalQueueKey) -> Option<LocalQueueId> {
+        self.ids.get(key).copied()
+    }
+
+    /// The id of `key`, from now on spoken of.
+    pub(crate) fn ensure(&mut self, key: &LocalQueueKey) -> LocalQueueId {
+        if let Some(id) = self.find(key) {
+            return id;
+        }
+        let id = self.arena.insert(LocalQueue {
+            key: key.clone(),
+            spec: None,
+            first_waiting: None,
+            waiting: 0,
+            ready: 0,
+            reserving: 0,
+            admitted: 0,
+            books: Node::default(),
+            changed: false,
+        });
+        self.ids.insert(key.clone(), id);
+        id
+    }
+
+    /// Forgets a LocalQueue that neither exists nor is spoken of.
+    pub(crate) fn collect(&mut self, id: LocalQueueId) {
+        if let Some(idle) = self.get(id)
+            && idle.spec.is_none()
+            && idle.waiting == 0
+            && idle.reserving == 0
+            && let Some(gone) = self.arena.remove(id)
+        {
+            self.ids.remove(&gone.key);
+        }
+    }
+
+    pub(crate) fn get(&self, id: LocalQueueId) -> Option<&LocalQueue> {
+        self.arena.get(id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: LocalQueueId) -> Option<&mut LocalQueue> {
+        self.arena.get_mut(id)
+    }
+
+    /// In the order of their keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LocalQueueId, &LocalQueue)> {
+        self.ids.values().filter_map(|id| Some((*id, self.arena.get(*id)?)))
+    }
+}

@@ -1,0 +1,247 @@
+//! ClusterQueues: order, quota and parking lot of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::arena::{Arena, Column, define_id};
+use crate::assign::{Group, GroupFlavor};
+use crate::flavors::FlavorSpec;
+use crate::ids::{Name, Uid};
+use crate::local_queue::LocalQueueId;
+use crate::parking::Parking;
+use crate::quota::{Cells, FlavorId, Node};
+use crate::ranked::Ranked;
+use crate::spec::{Inactive, QueueSpec, Strategy};
+
+define_id! {
+    /// A ClusterQueue that exists or is spoken of.
+    QueueId
+}
+
+/// A ClusterQueue: kept while it exists, a LocalQueue leads to it or a unit is charged to it.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) name: Name,
+    /// As last set; none while it does not exist.
+    pub(crate) spec: Option<QueueSpec>,
+    /// Its resource groups with names resolved.
+    pub(crate) groups: Vec<Group>,
+    /// Whether it admits units.
+    pub(crate) state: Result<(), Inactive>,
+    pub(crate) node: Node,
+    /// All units that wait in it, those set aside included.
+    pub(crate) order: Ranked,
+    /// Those of them that may be considered.
+    pub(crate) parking: Parking,
+    pub(crate) local_queues: BTreeSet<LocalQueueId>,
+    pub(crate) reserving: usize,
+    pub(crate) admitted: usize,
+    /// It is already listed as changed.
+    pub(crate) changed: bool,
+    /// The reasons of all its units must be looked at again.
+    pub(crate) resettle: bool,
+    /// Whom the others were last said to be behind, in a StrictFIFO queue.
+    pub(crate) reported_head: Option<Uid>,
+}
+
+impl Queue {
+    fn new(name: Name) -> Self {
+        Self {
+            name,
+            spec: None,
+            groups: Vec::new(),
+            state: Ok(()),
+            node: Node::default(),
+            order: Ranked::default(),
+            parking: Parking::default(),
+            local_queues: BTreeSet::new(),
+            reserving: 0,
+            admitted: 0,
+            changed: false,
+            resettle: false,
+            reported_head: None,
+        }
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.spec
+            .as_ref()
+            .is_some_and(|spec| spec.strategy == Strategy::StrictFifo)
+    }
+
+    /// Whether its units may be admitted at all.
+    pub(crate) fn is_open(&self) -> bool {
+        self.spec.is_some() && self.state.is_ok()
+    }
+
+    /// The flavors that it names.
+    pub(crate) fn flavors(&self) -> impl Iterator<Item = FlavorId> {
+        self.groups
+            .iter()
+            .flat_map(|group| group.flavors.iter().map(|offered| offered.flavor))
+    }
+
+    /// Replaces the spec and with it all quota; what is in use stays.
+    pub(crate) fn set_spec(&mut self, spec: Option<QueueSpec>, cells: &mut Cells) {
+        let groups = spec.as_ref().map_or(&[][..], |spec| &spec.groups);
+        let mut resolved = Vec::with_capacity(groups.len());
+        let mut quota = Vec::new();
+        for group in groups {
+            let resources: Vec<_> = group
+                .resources
+                .iter()
+                .map(|name| cells.resources.intern(name))
+                .collect();
+            let flavors: Vec<_> = group
+                .flavors
+                .iter()
+                .map(|offered| cells.flavors.intern(&offered.flavor))
+                .collect();
+            for (flavor, offered) in flavors.iter().zip(&group.flavors) {
+                let nominal = offered
+                    .nominal
+                    .iter()
+                    .copied()
+                    .chain(std::iter::repeat(crate::Amount::ZERO));
+                quota.extend(
+                    resources
+                        .iter()
+                        .zip(nominal)
+                        .map(|(resource, nominal)| (cells.intern(*flavor, *resource), nominal)),
+                );
+            }
+            resolved.push((resources, flavors));
+        }
+        self.node.set_nominal(quota);
+        self.groups = resolved
+            .into_iter()
+            .map(|(resources, flavors)| {
+                let mut slots_of = |flavor| {
+                    let slots = resources
+                        .iter()
+                        .map(|resource| self.node.slot(cells.intern(flavor, *resource)));
+                    GroupFlavor {
+                        flavor,
+                        slots: slots.collect(),
+                    }
+                };
+                let flavors = flavors.into_iter().map(&mut slots_of).collect();
+                Group { resources, flavors }
+            })
+            .collect();
+        self.spec = spec;
+    }
+
+    /// Whether it can admit units, with these flavors: what the caller says, else what is wrong with its spec,
+    /// else a flavor that does not exist.
+    pub(crate) fn find_state(
+        &self,
+        flavors: &Column<FlavorId, Option<FlavorSpec>>,
+        cells: &Cells,
+    ) -> Result<(), Inactive> {
+        let Some(spec) = &self.spec else { return Ok(()) };
+        if let Some(inactive) = &spec.inactive {
+            return Err(inactive.clone());
+        }
+        if let Some(fault) = find_fault(spec) {
+            return Err(Inactive {
+                reason: "InvalidSpec".into(),
+                message: fault.into(),
+            });
+        }
+        let missing: Vec<&str> = self
+            .flavors()
+            .filter(|flavor| flavors.get(*flavor).is_none_or(Option::is_none))
+            .map(|flavor| &**cells.flavors.name(flavor))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (noun, verb) = if missing.len() == 1 {
+            ("ResourceFlavor", "does")
+        } else {
+            ("ResourceFlavors", "do")
+        };
+        let message = format!("{noun} {} {verb} not exist", missing.join(", "));
+        Err(Inactive {
+            reason: "FlavorNotFound".into(),
+            message: message.into(),
+        })
+    }
+}
+
+/// What makes a spec meaningless. The API refuses such objects; one that slipped through must not stop others.
+fn find_fault(spec: &QueueSpec) -> Option<String> {
+    let mut covered = BTreeSet::new();
+    for group in &spec.groups {
+        if let Some(twice) = group
+            .resources
+            .iter()
+            .find(|resource| !covered.insert((*resource).clone()))
+        {
+            return Some(format!("resource {twice} is covered twice"));
+        }
+        let mut offered = BTreeSet::new();
+        for quota in &group.flavors {
+            let flavor = &quota.flavor;
+            if !offered.insert(flavor.clone()) {
+                return Some(format!("flavor {flavor} is listed twice in one resource group"));
+            }
+            if quota.nominal.len() != group.resources.len() {
+                return Some(format!(
+                    "flavor {flavor} does not give a quota for each covered resource"
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// All ClusterQueues by name.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    arena: Arena<QueueId, Queue>,
+    ids: BTreeMap<Name, QueueId>,
+}
+
+impl Queues {
+    pub(crate) fn find(&self, name: &str) -> Option<QueueId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The id of `name`, from now on spoken of.
+    pub(crate) fn ensure(&mut self, name: &Name) -> QueueId {
+        if let Some(id) = self.find(name) {
+            return id;
+        }
+        let id = self.arena.insert(Queue::new(name.clone()));
+        self.ids.insert(name.clone(), id);
+        id
+    }
+
+    /// Forgets a queue that neither exists nor is spoken of; true if it is gone.
+    pub(crate) fn collect(&mut self, id: QueueId) -> bool {
+        if let Some(idle) = self.get(id)
+            && idle.spec.is_none()
+            && idle.local_queues.is_empty()
+            && idle.reserving == 0
+            && let Some(gone) = self.arena.remove(id)
+        {
+            self.ids.remove(&gone.name);
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn get(&self, id: QueueId) -> Option<&Queue> {
+        self.arena.get(id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
+        self.arena.get_mut(id)
+    }
+
+    /// In the order of their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
+        self.ids.values().filter_map(|id| Some((*id, self.arena.get(*id)?)))
+    }
+}

@@ -1,0 +1,142 @@
+//! Reasons in words. Everything said here is in the data; nothing is decided here.
+
+use std::fmt;
+
+use crate::amount::Amount;
+use crate::flavors::Mismatch;
+use crate::ids::Name;
+use crate::report::{Shortage, WaitReason};
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLocalQueue(key) => {
+                write!(
+                    f,
+                    "LocalQueue {} does not exist in namespace {}",
+                    key.name, key.namespace
+                )
+            }
+            Self::QueueMissing(name) => write!(f, "ClusterQueue {name} does not exist"),
+            Self::QueueInactive(inactive) => write!(f, "the ClusterQueue is not active: {}", inactive.message),
+            Self::LocalQueueBlocked(blocked) => write!(f, "the LocalQueue admits nobody: {}", blocked.message),
+            Self::Gated(gate) => f.write_str(&gate.message),
+            Self::BackOff(_) => f.write_str("waiting for the end of its back-off"),
+            Self::Pending => f.write_str("about to be examined"),
+            Self::BehindHead(head) => {
+                write!(
+                    f,
+                    "the ClusterQueue is StrictFIFO and {head}, the first in it, does not fit"
+                )
+            }
+            Self::ResourceNotCovered { pod_set, resource } => {
+                write!(
+                    f,
+                    "pod set {pod_set} asks for {resource}, for which the ClusterQueue has no quota"
+                )
+            }
+            Self::NoMatchingFlavor { pod_set, mismatches } => {
+                write!(f, "pod set {pod_set} may use no flavor")?;
+                write_parts(f, &[], mismatches)
+            }
+            Self::ExceedsMaxQuota {
+                pod_set,
+                shortages,
+                mismatches,
+            } => {
+                write!(f, "pod set {pod_set} asks for more than the ClusterQueue has in all")?;
+                let parts: Vec<String> = shortages.iter().map(exceeds).collect();
+                write_parts(f, &parts, mismatches)
+            }
+            Self::WaitingForQuota {
+                pod_set,
+                shortages,
+                mismatches,
+            } => {
+                write!(f, "pod set {pod_set} waits for quota")?;
+                let parts: Vec<String> = shortages.iter().map(short).collect();
+                write_parts(f, &parts, mismatches)
+            }
+        }
+    }
+}
+
+fn exceeds(shortage: &Shortage) -> String {
+    let Shortage {
+        flavor,
+        resource,
+        need,
+        nominal,
+        ..
+    } = shortage;
+    let (need, nominal) = (amount_of(resource, *need), amount_of(resource, *nominal));
+    format!("flavor {flavor} has a quota of {nominal} {resource} and {need} is needed")
+}
+
+fn short(shortage: &Shortage) -> String {
+    let Shortage {
+        flavor,
+        resource,
+        need,
+        free,
+        nominal,
+    } = shortage;
+    let amount = |amount| amount_of(resource, amount);
+    let (need, free, nominal) = (amount(*need), amount(*free), amount(*nominal));
+    format!("flavor {flavor} has {free} of {nominal} {resource} free and {need} is needed")
+}
+
+fn write_parts(f: &mut fmt::Formatter<'_>, parts: &[String], mismatches: &[(Name, Mismatch)]) -> fmt::Result {
+    let mismatches = mismatches
+        .iter()
+        .map(|(flavor, mismatch)| format!("flavor {flavor}: {mismatch}"));
+    for (index, part) in parts.iter().cloned().chain(mismatches).enumerate() {
+        write!(f, "{} {part}", if index == 0 { ":" } else { ";" })?;
+    }
+    Ok(())
+}
+
+/// An amount as people write it: cpu in cores where whole, else in thousandths.
+fn amount_of(resource: &str, amount: Amount) -> String {
+    let units = amount.get();
+    match (resource, units % 1000) {
+        ("cpu", 0) => (units / 1000).to_string(),
+        ("cpu", _) => format!("{units}m"),
+        _ => units.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_says_what_is_free_and_what_is_needed() {
+        let shortage = |resource: &str, need, free, nominal| Shortage {
+            flavor: "spot".into(),
+            resource: resource.into(),
+            need: Amount::new(need),
+            free: Amount::new(free),
+            nominal: Amount::new(nominal),
+        };
+        let waiting = WaitReason::WaitingForQuota {
+            pod_set: "main".into(),
+            shortages: vec![shortage("cpu", 3000, 500, 4000), shortage("memory", 7, 0, 9)],
+            mismatches: vec![("gpu".into(), Mismatch::NodeAffinity)],
+        };
+        assert_eq!(
+            waiting.to_string(),
+            "pod set main waits for quota: flavor spot has 500m of 4 cpu free and 3 is needed; flavor spot has 0 of 9 \
+             memory free and 7 is needed; flavor gpu: the required node affinity does not match its node labels"
+        );
+        let never = WaitReason::ExceedsMaxQuota {
+            pod_set: "main".into(),
+            shortages: vec![shortage("pods", 3, 2, 2)],
+            mismatches: vec![],
+        };
+        assert_eq!(
+            never.to_string(),
+            "pod set main asks for more than the ClusterQueue has in all: flavor spot has a quota of 2 pods and 3 is needed"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! The cost of a decision does not grow with the number that waits: held to by counting, not by time.
+
+use sluice_engine::*;
+
+use crate::build::*;
+
+/// A full queue in front of which `waiting` units of `shapes` shapes wait, unit 0 holding all there is.
+fn crowded(waiting: u128, shapes: u128) -> Engine {
+    let mut engine = Engine::new();
+    engine.apply(Event::SetFlavor(flavor("default", &[])));
+    engine.apply(Event::SetQueue(queue(
+        "q",
+        vec![group(&["cpu", "memory"], &[("default", &[10, 1_000_000])])],
+    )));
+    engine.apply(Event::SetLocalQueue(local_queue("main", "q")));
+    for uid in 0..10 {
+        engine.apply(Event::SetWaiting(unit(uid, &[("cpu", 1)])));
+    }
+    assert_eq!(engine.pass(Time(0)).actions.len(), 10);
+    for uid in 10..10 + waiting {
+        let memory = i64::try_from(uid % shapes).unwrap();
+        engine.apply(Event::SetWaiting(unit(uid, &[("cpu", 1), ("memory", memory)])));
+    }
+    assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+    engine
+}
+
+#[test]
+fn one_freed_slot_before_a_hundred_thousand_of_ten_shapes_examines_tens_of_units() {
+    let mut engine = crowded(100_000, 10);
+    for round in 0..20 {
+        let before = engine.counters();
+        engine.apply(Event::RemoveUnit(Uid(round)));
+        assert_eq!(engine.pass(Time(0)).actions.len(), 1);
+        let after = engine.counters();
+        assert!(
+            after.units_examined - before.units_examined <= 20,
+            "{before:?} {after:?}"
+        );
+        assert!(after.wakes - before.wakes <= 10, "{before:?} {after:?}");
+    }
+    engine.audit().unwrap();
+}
+
+#[test]
+fn a_unit_that_joins_a_parked_shape_is_not_examined() {
+    let mut engine = crowded(1000, 10);
+    let before = engine.counters().units_examined;
+    for uid in 5000..6000 {
+        engine.apply(Event::SetWaiting(unit(
+            uid,
+            &[("cpu", 1), ("memory", i64::try_from(uid % 10).unwrap())],
+        )));
+        assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+        assert_eq!(
+            engine.waiting(Uid(uid)).unwrap().reason.kind(),
+            WaitKind::WaitingForQuota
+        );
+    }
+    assert_eq!(engine.counters().units_examined, before);
+}
+
+#[test]
+fn a_confirmed_admission_wakes_nobody() {
+    let mut engine = crowded(1000, 10);
+    engine.apply(Event::RemoveUnit(Uid(0)));
+    let admission = admission(engine.pass(Time(0)).actions.remove(0));
+    let before = engine.counters();
+    for phase in [Phase::Admitted, Phase::Admitted, Phase::Evicting, Phase::Leaving] {
+        engine.apply(Event::SetCharged(charged(&admission, 0, phase)));
+        assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+    }
+    let after = engine.counters();
+    assert_eq!(
+        (after.units_examined, after.wakes),
+        (before.units_examined, before.wakes)
+    );
+}
+
+/// Kueue issue 9715: units that wait for one flavor are left alone by what happens in another.
+#[test]
+fn ten_thousand_units_for_a_full_flavor_cost_nothing_to_those_for_a_free_one() {
+    let mut engine = Engine::new();
+    engine.apply(Event::SetFlavor(flavor("default", &[])));
+    engine.apply(Event::SetFlavor(flavor("a100", &[])));
+    let groups = vec![
+        group(&["cpu"], &[("default", &[10_000])]),
+        group(&["gpu"], &[("a100", &[0])]),
+    ];
+    engine.apply(Event::SetQueue(queue("q", groups)));
+    engine.apply(Event::SetLocalQueue(local_queue("main", "q")));
+    // As many shapes as units, so that nothing but the wake conditions spares them.
+    let gpu = |uid| UnitSpec {
+        priority: 9,
+        ..unit(uid, &[("cpu", i64::try_from(uid).unwrap()), ("gpu", 1)])
+    };
+    for uid in 1..=10_000 {
+        engine.apply(Event::SetWaiting(gpu(uid)));
+    }
+    assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+    assert_eq!(engine.take_changed().units.len(), 10_000);
+    for uid in 20_000..20_050 {
+        let before = engine.counters().units_examined;
+        engine.apply(Event::SetWaiting(unit(uid, &[("cpu", 10_000)])));
+        assert_eq!(engine.pass(Time(0)).actions.len(), 1);
+        engine.apply(Event::RemoveUnit(Uid(uid)));
+        assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+        assert_eq!(engine.counters().units_examined - before, 1);
+        assert_eq!(engine.take_changed().units, []);
+    }
+}
+
+#[test]
+fn freed_capacity_wakes_only_those_for_whom_it_is_enough() {
+    let mut engine = Engine::new();
+    engine.apply(Event::SetFlavor(flavor("default", &[])));
+    engine.apply(Event::SetQueue(queue(
+        "q",
+        vec![group(&["cpu"], &[("default", &[5000])])],
+    )));
+    engine.apply(Event::SetLocalQueue(local_queue("main", "q")));
+    for uid in 1..=50 {
+        engine.apply(Event::SetWaiting(unit(uid, &[("cpu", 100)])));
+    }
+    assert_eq!(engine.pass(Time(0)).actions.len(), 50);
+    for uid in 101..=5000 {
+        engine.apply(Event::SetWaiting(unit(uid, &[("cpu", i64::try_from(uid).unwrap())])));
+    }
+    assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+    let before = engine.counters().units_examined;
+    engine.apply(Event::RemoveUnit(Uid(1)));
+    engine.apply(Event::RemoveUnit(Uid(2)));
+    // 200 are free: 101 to 200 wake, the first is admitted, the rest is examined once more.
+    assert_eq!(engine.pass(Time(0)).actions.len(), 1);
+    assert_eq!(engine.counters().units_examined - before, 100);
+    assert_eq!(engine.waiting(Uid(5000)).unwrap().position, Some(4898));
+}
+
+#[test]
+fn a_strict_queue_examines_only_its_head() {
+    let mut engine = crowded(1000, 10);
+    let spec = queue("q", vec![group(&["cpu", "memory"], &[("default", &[10, 1_000_000])])]);
+    engine.apply(Event::SetQueue(strict(spec)));
+    assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+    let before = engine.counters().units_examined;
+    engine.apply(Event::RemoveUnit(Uid(0)));
+    assert_eq!(engine.pass(Time(0)).actions.len(), 1);
+    assert_eq!(engine.counters().units_examined - before, 2);
+    engine.audit().unwrap();
+}

@@ -1,0 +1,13 @@
+//! The engine from outside: named cases, its cost, and a naive twin that must agree with it on everything.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what stands outside of test functions"
+)]
+
+mod build;
+mod cases;
+mod cost;
+mod order;
+mod random;
+mod twin;
