@@ -1,0 +1,269 @@
+//! Fields are kept, absent ones have their defaults, and those not acted on yet are named.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_api::Term;
+use sluice_api::v1beta2::{
+    ClusterQueue, LocalQueue, QueueingStrategy, ResourceFlavor, ResourceFlavorSpec, StopPolicy, WorkloadPriorityClass,
+};
+
+const EVERY_FIELD: &str = include_str!("every-field.yaml");
+
+fn read<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+fn assert_kept<K: DeserializeOwned + Serialize>(object: &Value) {
+    let kept = serde_json::to_value(read::<K>(object.clone())).unwrap();
+    assert_eq!(&kept, object);
+}
+
+fn cluster_queue(spec: Value) -> ClusterQueue {
+    read(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": { "name": "q" }, "spec": spec,
+    }))
+}
+
+fn local_queue(spec: Value) -> LocalQueue {
+    read(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": { "name": "q" }, "spec": spec,
+    }))
+}
+
+#[test]
+fn every_field_of_the_api_survives_reading_and_writing() {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(EVERY_FIELD).unwrap();
+    let mut kinds = Vec::new();
+    for object in &objects {
+        let kind = object["kind"].as_str().unwrap();
+        match kind {
+            "ClusterQueue" => assert_kept::<ClusterQueue>(object),
+            "LocalQueue" => assert_kept::<LocalQueue>(object),
+            "ResourceFlavor" => assert_kept::<ResourceFlavor>(object),
+            "WorkloadPriorityClass" => assert_kept::<WorkloadPriorityClass>(object),
+            "Term" => assert_kept::<Term>(object),
+            other => panic!("no type for {other}"),
+        }
+        kinds.push(kind);
+    }
+    assert_eq!(
+        kinds,
+        [
+            "ClusterQueue",
+            "LocalQueue",
+            "ResourceFlavor",
+            "WorkloadPriorityClass",
+            "Term"
+        ]
+    );
+}
+
+/// Every property that a schema declares is written somewhere in the object.
+fn assert_covers(path: &str, schema: &Value, object: &Value) {
+    if let Some(properties) = schema["properties"].as_object() {
+        for (name, schema) in properties {
+            let path = format!("{path}.{name}");
+            let value = object.get(name).unwrap_or_else(|| panic!("{path} is not written"));
+            assert_covers(&path, schema, value);
+        }
+    } else if let Some(items) = schema.get("items") {
+        let all = object.as_array().unwrap();
+        // Several items may share the properties between them.
+        let mut merged = serde_json::Map::new();
+        for item in all {
+            match item {
+                Value::Object(fields) => merged.extend(fields.clone()),
+                _ => return,
+            }
+        }
+        assert_covers(&format!("{path}[*]"), items, &Value::Object(merged));
+    }
+}
+
+#[test]
+fn the_manifests_that_hold_every_field_do_hold_every_field_of_the_schemas() {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(EVERY_FIELD).unwrap();
+    for crd in sluice_api::crds().unwrap() {
+        let kind = &crd.spec.names.kind;
+        let object = objects.iter().find(|object| object["kind"] == kind.as_str()).unwrap();
+        let schema = serde_json::to_value(&crd.spec.versions[0].schema).unwrap();
+        assert_covers(kind, &schema["openAPIV3Schema"], object);
+    }
+}
+
+#[test]
+fn an_absent_or_null_spec_is_the_default_one() {
+    let bare = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": { "name": "default-flavor" },
+    });
+    let mut null = bare.clone();
+    null["spec"] = Value::Null;
+    for object in [bare, null] {
+        let flavor: ResourceFlavor = read(object.clone());
+        assert_eq!(flavor.spec, ResourceFlavorSpec::default());
+        // A manifest does not come through serde_json alone.
+        let yaml = serde_saphyr::to_string(&object).unwrap();
+        assert_eq!(serde_saphyr::from_str::<ResourceFlavor>(&yaml).unwrap(), flavor);
+    }
+    assert!(serde_json::from_value::<ResourceFlavor>(json!({ "metadata": {}, "spec": 7 })).is_err());
+}
+
+#[test]
+fn defaults_are_those_of_the_schema() {
+    let queue = cluster_queue(json!({}));
+    assert_eq!(queue.spec.queueing_strategy, QueueingStrategy::BestEffortFIFO);
+    assert_eq!(queue.spec.stop_policy, StopPolicy::None);
+    assert_eq!(queue.spec.namespace_selector, None);
+    assert_eq!(
+        serde_json::to_value(&queue.spec).unwrap(),
+        json!({
+            "queueingStrategy": "BestEffortFIFO",
+            "flavorFungibility": { "whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor" },
+            "preemption": {
+                "reclaimWithinCohort": "Never", "borrowWithinCohort": { "policy": "Never" }, "withinClusterQueue": "Never",
+            },
+            "stopPolicy": "None",
+        }),
+    );
+    assert_eq!(local_queue(json!({})).spec.stop_policy, StopPolicy::None);
+}
+
+#[test]
+fn an_empty_namespace_selector_is_not_an_absent_one() {
+    let queue = cluster_queue(json!({ "namespaceSelector": {} }));
+    assert!(queue.spec.namespace_selector.is_some());
+    assert_eq!(
+        serde_json::to_value(&queue.spec).unwrap()["namespaceSelector"],
+        json!({})
+    );
+}
+
+#[test]
+fn a_plain_cluster_queue_uses_nothing_unsupported() {
+    let plain = cluster_queue(json!({
+        "namespaceSelector": {}, "queueingStrategy": "StrictFIFO", "stopPolicy": "Hold",
+        "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": [
+            { "name": "default", "resources": [{ "name": "cpu", "nominalQuota": 4 }] },
+        ] }],
+        "flavorFungibility": { "whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor" },
+        "preemption": { "reclaimWithinCohort": "Never", "borrowWithinCohort": {}, "withinClusterQueue": "Never" },
+        "fairSharing": { "weight": 1 },
+    }));
+    assert_eq!(plain.unsupported_fields(), Vec::<String>::new());
+    for weight in [json!("1"), json!("1000m"), json!("1e0")] {
+        assert!(
+            cluster_queue(json!({ "fairSharing": { "weight": weight } }))
+                .unsupported_fields()
+                .is_empty()
+        );
+    }
+}
+
+#[test]
+fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
+    let quota = |field: &str| {
+        let mut resource = json!({ "name": "cpu", "nominalQuota": 4 });
+        resource[field] = json!(1);
+        let flavors = json!([{ "name": "default", "resources": [resource] }]);
+        json!({ "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": flavors }] })
+    };
+    let cases = [
+        (
+            quota("borrowingLimit"),
+            "spec.resourceGroups[*].flavors[*].resources[*].borrowingLimit",
+        ),
+        (
+            quota("lendingLimit"),
+            "spec.resourceGroups[*].flavors[*].resources[*].lendingLimit",
+        ),
+        (json!({ "cohortName": "c" }), "spec.cohortName"),
+        (
+            json!({ "flavorFungibility": { "whenCanBorrow": "TryNextFlavor" } }),
+            "spec.flavorFungibility.whenCanBorrow",
+        ),
+        (
+            json!({ "flavorFungibility": { "whenCanPreempt": "MayStopSearch" } }),
+            "spec.flavorFungibility.whenCanPreempt",
+        ),
+        (
+            json!({ "flavorFungibility": { "preference": "BorrowingOverPreemption" } }),
+            "spec.flavorFungibility.preference",
+        ),
+        (
+            json!({ "preemption": { "reclaimWithinCohort": "Any" } }),
+            "spec.preemption.reclaimWithinCohort",
+        ),
+        (
+            json!({ "preemption": { "borrowWithinCohort": { "policy": "LowerPriority" } } }),
+            "spec.preemption.borrowWithinCohort",
+        ),
+        (
+            json!({ "preemption": { "borrowWithinCohort": { "maxPriorityThreshold": 1 } } }),
+            "spec.preemption.borrowWithinCohort",
+        ),
+        (
+            json!({ "preemption": { "withinClusterQueue": "LowerPriority" } }),
+            "spec.preemption.withinClusterQueue",
+        ),
+        (
+            json!({ "admissionChecksStrategy": { "admissionChecks": [{ "name": "a" }] } }),
+            "spec.admissionChecksStrategy",
+        ),
+        (json!({ "stopPolicy": "HoldAndDrain" }), "spec.stopPolicy"),
+        (
+            json!({ "fairSharing": { "weight": "500m" } }),
+            "spec.fairSharing.weight",
+        ),
+        (json!({ "fairSharing": { "weight": 0 } }), "spec.fairSharing.weight"),
+        (
+            json!({ "admissionScope": { "admissionMode": "NoAdmissionFairSharing" } }),
+            "spec.admissionScope",
+        ),
+        (
+            json!({ "concurrentAdmissionPolicy": { "migration": { "mode": "RetainFirstAdmission" } } }),
+            "spec.concurrentAdmissionPolicy",
+        ),
+    ];
+    for (spec, field) in cases {
+        assert_eq!(cluster_queue(spec).unsupported_fields(), [field]);
+    }
+    let several = cluster_queue(json!({ "cohortName": "c", "stopPolicy": "HoldAndDrain" }));
+    assert_eq!(several.unsupported_fields(), ["spec.cohortName", "spec.stopPolicy"]);
+}
+
+#[test]
+fn fields_of_local_queues_and_flavors_that_are_not_acted_on_are_named() {
+    assert!(
+        local_queue(json!({ "clusterQueue": "a", "stopPolicy": "Hold" }))
+            .unsupported_fields()
+            .is_empty()
+    );
+    let queue = local_queue(json!({ "stopPolicy": "HoldAndDrain", "fairSharing": { "weight": 2 } }));
+    assert_eq!(
+        queue.unsupported_fields(),
+        ["spec.stopPolicy", "spec.fairSharing.weight"]
+    );
+    let flavor = |spec: Value| read::<ResourceFlavor>(json!({ "metadata": {}, "spec": spec }));
+    assert!(
+        flavor(json!({ "nodeLabels": { "a": "b" } }))
+            .unsupported_fields()
+            .is_empty()
+    );
+    assert_eq!(
+        flavor(json!({ "topologyName": "racks" })).unsupported_fields(),
+        ["spec.topologyName"]
+    );
+}
+
+#[test]
+fn a_priority_class_holds_its_value_at_the_top_level() {
+    let class: WorkloadPriorityClass = read(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": { "name": "high" },
+        "value": -7, "description": "for later",
+    }));
+    assert_eq!(
+        (class.spec.value, class.spec.description.as_deref()),
+        (-7, Some("for later"))
+    );
+}

@@ -1,0 +1,6 @@
+//! The API as its users meet it: manifests in, what they mean or what is wrong with them out.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
+
+mod cases;
+mod fields;
+mod schemas;

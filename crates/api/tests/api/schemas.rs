@@ -1,0 +1,186 @@
+//! The CRDs: names, versions, columns, and schemas in the form that the API server takes.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::Value;
+
+fn crds() -> Vec<CustomResourceDefinition> {
+    sluice_api::crds().unwrap()
+}
+
+fn schema(crd: &CustomResourceDefinition) -> Value {
+    serde_json::to_value(&crd.spec.versions[0].schema).unwrap()["openAPIV3Schema"].clone()
+}
+
+/// Calls `visit` on a schema and all schemas below it, with their paths.
+fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
+    visit(path, schema);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        walk(&format!("{path}.{name}"), property, visit);
+    }
+    for (key, shown) in [("items", "[*]"), ("additionalProperties", "{*}")] {
+        if let Some(below) = schema.get(key) {
+            walk(&format!("{path}{shown}"), below, visit);
+        }
+    }
+}
+
+fn walk_all(mut visit: impl FnMut(&str, &Value)) {
+    for crd in crds() {
+        walk(&crd.spec.names.kind, &schema(&crd), &mut visit);
+    }
+}
+
+#[test]
+fn kinds_have_the_names_that_users_of_kueue_type() {
+    let found: Vec<_> = crds()
+        .iter()
+        .map(|crd| {
+            let short = crd.spec.names.short_names.clone().unwrap_or_default().join(" ");
+            let subresource = crd.spec.versions[0].subresources.is_some();
+            format!(
+                "{} {} {} [{short}] status={subresource}",
+                crd.metadata.name.as_deref().unwrap(),
+                crd.spec.names.kind,
+                crd.spec.scope
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "clusterqueues.kueue.x-k8s.io ClusterQueue Cluster [cq] status=true",
+            "localqueues.kueue.x-k8s.io LocalQueue Namespaced [queue queues lq] status=true",
+            "resourceflavors.kueue.x-k8s.io ResourceFlavor Cluster [flavor flavors rf] status=false",
+            "terms.sluice.internal Term Cluster [] status=false",
+            "workloadpriorityclasses.kueue.x-k8s.io WorkloadPriorityClass Cluster [wpc] status=false",
+        ]
+    );
+}
+
+#[test]
+fn one_version_is_served_and_stored() {
+    for crd in crds() {
+        let [version] = crd.spec.versions.as_slice() else {
+            panic!("one version")
+        };
+        assert!(version.served && version.storage);
+        let expected = if crd.spec.group == sluice_api::GROUP {
+            sluice_api::v1beta2::VERSION
+        } else {
+            "v1alpha1"
+        };
+        assert_eq!(version.name, expected);
+    }
+}
+
+#[test]
+fn columns_are_those_of_kueue() {
+    let columns = |plural: &str| {
+        let crd = crds().into_iter().find(|crd| crd.spec.names.plural == plural).unwrap();
+        let columns = crd.spec.versions[0]
+            .additional_printer_columns
+            .clone()
+            .unwrap_or_default();
+        columns
+            .iter()
+            .map(|c| format!("{}{}", c.name, if c.priority == Some(1) { " (wide)" } else { "" }))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        columns("clusterqueues"),
+        [
+            "Cohort",
+            "Strategy (wide)",
+            "Pending Workloads",
+            "Admitted Workloads (wide)"
+        ]
+    );
+    assert_eq!(
+        columns("localqueues"),
+        ["ClusterQueue", "Pending Workloads", "Admitted Workloads"]
+    );
+    assert_eq!(columns("workloadpriorityclasses"), ["Value"]);
+    assert!(columns("resourceflavors").is_empty());
+}
+
+#[test]
+fn nothing_is_nullable_or_titled() {
+    walk_all(|path, schema| {
+        for key in ["nullable", "title", "$ref", "oneOf", "allOf", "not"] {
+            assert!(schema.get(key).is_none(), "{path}: {key}");
+        }
+        let nulls = schema["enum"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|value| value.is_null());
+        assert_eq!(nulls.count(), 0, "{path}");
+    });
+}
+
+#[test]
+fn every_field_has_one_type_or_is_an_integer_or_string() {
+    walk_all(|path, schema| {
+        if schema["x-kubernetes-int-or-string"] == true {
+            assert!(schema.get("type").is_none(), "{path}");
+            assert_eq!(
+                schema["anyOf"],
+                serde_json::json!([{ "type": "integer" }, { "type": "string" }]),
+                "{path}"
+            );
+        } else {
+            assert!(schema["type"].is_string(), "{path}");
+            assert!(schema.get("anyOf").is_none(), "{path}");
+        }
+    });
+}
+
+#[test]
+fn every_field_is_described_in_whole_sentences_on_one_line() {
+    walk_all(|path, schema| {
+        let leaf = path.ends_with("[*]") || path.ends_with("{*}") || path.ends_with(".metadata");
+        let text = schema["description"].as_str().unwrap_or_default();
+        assert!(leaf || text.ends_with('.'), "{path}: {text:?}");
+        assert!(
+            !text.contains('\n') && !text.contains('`') && !text.contains('['),
+            "{path}: {text:?}"
+        );
+    });
+}
+
+#[test]
+fn every_list_says_how_it_merges_and_map_keys_are_required() {
+    walk_all(|path, schema| {
+        if schema["type"] != "array" {
+            return;
+        }
+        let kind = schema["x-kubernetes-list-type"].as_str();
+        assert!(matches!(kind, Some("atomic" | "set" | "map")), "{path}: {kind:?}");
+        for key in schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten() {
+            let required = schema["items"]["required"].as_array().unwrap();
+            assert!(required.contains(key), "{path}: {key}");
+        }
+    });
+}
+
+#[test]
+fn a_spec_may_be_absent_where_nothing_in_it_is_required() {
+    for crd in crds() {
+        let required = schema(&crd)["required"].clone();
+        let expected = match crd.spec.names.kind.as_str() {
+            "Term" => serde_json::json!(["spec"]),
+            "WorkloadPriorityClass" => serde_json::json!(["value"]),
+            _ => Value::Null,
+        };
+        assert_eq!(required, expected, "{}", crd.spec.names.kind);
+    }
+}
+
+#[test]
+fn nothing_observed_has_a_default() {
+    walk_all(|path, schema| {
+        if path.contains(".status") {
+            assert!(schema.get("default").is_none(), "{path}");
+        }
+    });
+}

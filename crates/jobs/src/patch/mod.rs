@@ -1,0 +1,354 @@
+//! The guarded JSON patches, one for each state change.
+//!
+//! Each patch starts with `test` operations on what the decision was made on, so that the API server refuses it as a
+//! whole when somebody else was faster. It then changes only the paths it means.
+
+mod builder;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use json_patch::Patch;
+use serde_json::Value;
+use sluice_api::{annotations, labels};
+use thiserror::Error;
+
+use self::builder::Builder;
+use crate::Timestamp;
+use crate::record::{Delta, Eviction, Hold, Record, RecordError, State, VERSION};
+use crate::status::{self, QuotaReturn};
+use crate::view::JobView;
+
+/// The name of a Job's only pod set.
+pub const POD_SET: &str = "main";
+const TRUE: &str = "true";
+
+/// Why no patch can be built.
+#[derive(Debug, Error)]
+pub enum PatchError {
+    /// The Job was never read from an API server.
+    #[error("the Job has no {0}")]
+    Incomplete(&'static str),
+    /// The user's template already says something else.
+    #[error("{field} is already {present:?} and the admission needs {wanted:?}")]
+    Conflict {
+        /// The field, key included.
+        field: String,
+        /// What the user's template says.
+        present: String,
+        /// What the admission would put there.
+        wanted: String,
+    },
+    /// The Job's record allows no such step.
+    #[error("a Job whose record is {from} cannot become {to}")]
+    Transition {
+        /// Where it stands.
+        from: State,
+        /// Where it was meant to go.
+        to: State,
+    },
+    /// A Job without a record allows no such step.
+    #[error("a Job without a record cannot become {0}")]
+    NoRecord(State),
+    /// The record cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// A patch, and the record as it writes it.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// What to send.
+    pub patch: Patch,
+    /// The record that the patch writes.
+    pub record: Record,
+    /// The same as the text of the annotation, by which the write is recognised when it comes back in an event.
+    pub annotation: String,
+}
+
+/// What an admission puts into the pod template.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AdmissionPlan {
+    /// Node labels of the flavors.
+    pub node_selector: BTreeMap<String, String>,
+    /// Tolerations of the flavors.
+    pub tolerations: Vec<Value>,
+    /// Labels of the pods; see [`pod_labels`].
+    pub labels: BTreeMap<String, String>,
+    /// The queue label for a Job that has none; ignored for a Job that has one.
+    pub queue_label: Option<String>,
+}
+
+/// Why and when a Job is stopped.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// A word for machines.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The labels that admitted pods carry. A queue whose name is no label value gives none.
+pub fn pod_labels(local_queue: &str, cluster_queue: &str) -> BTreeMap<String, String> {
+    let mut pod_labels = BTreeMap::from([(labels::PODSET.to_owned(), POD_SET.to_owned())]);
+    for (key, value) in [
+        (labels::LOCAL_QUEUE_NAME, local_queue),
+        (labels::CLUSTER_QUEUE_NAME, cluster_queue),
+    ] {
+        if !value.is_empty() && is_label_value(value) {
+            pod_labels.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    pod_labels
+}
+
+/// Whether Kubernetes accepts the text as the value of a label.
+pub fn is_label_value(text: &str) -> bool {
+    let ends = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+/// Admits a suspended Job: starts it, puts the plan into its template and writes the record, all in one write.
+///
+/// What an earlier admission had put into the template is taken out in the same write. Guarded by uid, generation,
+/// suspension, queue label, priority label and the record as last seen; the generation covers the whole spec. State,
+/// delta and eviction of `record` are set here.
+///
+/// # Errors
+/// [`PatchError::Conflict`] when the user's template holds a key of the plan with another value: the Job has to wait and
+/// say so.
+pub fn admit(job: &JobView, plan: &AdmissionPlan, record: &Record) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    let old = builder.enter(State::Admitted)?;
+    builder.guard_generation()?;
+    builder.guard_suspend();
+    builder.guard_label(labels::QUEUE_NAME);
+    builder.guard_label(labels::PRIORITY_CLASS);
+
+    builder.set_suspend(false);
+    let old_delta = old.map(|old| old.delta).unwrap_or_default();
+    let (changes, delta) = template::change(&job.spec.template, &old_delta, plan)?;
+    builder.extend(changes);
+    if let Some(queue) = plan
+        .queue_label
+        .as_deref()
+        .filter(|_| job.label(labels::QUEUE_NAME).is_none())
+    {
+        builder.set_label(labels::QUEUE_NAME, queue);
+    }
+    let record = Record {
+        state: State::Admitted,
+        delta,
+        suspended_before: status::suspended_since(&job.status),
+        eviction: None,
+        hold: None,
+        ..record.clone()
+    };
+    builder.finish(record)
+}
+
+/// Suspends an admitted Job. Guarded by uid, the suspension as last seen and the exact record.
+///
+/// The template stays as it is: it cannot change before the Job controller has acknowledged the suspension, and the next
+/// [`admit`] takes the old delta out.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job is not admitted.
+pub fn evict(job: &JobView, record: &Record, stop: Stop) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    let old = builder.enter(State::Evicting)?;
+    builder.guard_suspend();
+    builder.set_suspend(true);
+    let record = Record {
+        state: State::Evicting,
+        eviction: Some(eviction(job, stop)),
+        ..kept(record, old)
+    };
+    builder.finish(record)
+}
+
+/// Suspends a managed Job that runs without a record: it slipped past the webhook.
+///
+/// It gets what the webhook would have given it: the queue label, and the note that its owner created it running.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job has a record.
+pub fn suspend_late(job: &JobView, record: &Record, queue_label: Option<&str>) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    if let Some(old) = builder.enter(State::Waiting)? {
+        return Err(PatchError::Transition {
+            from: old.state,
+            to: State::Waiting,
+        });
+    }
+    builder.guard_suspend();
+    builder.guard_label(labels::QUEUE_NAME);
+    builder.set_suspend(true);
+    if let Some(queue) = queue_label.filter(|_| job.label(labels::QUEUE_NAME).is_none()) {
+        builder.set_label(labels::QUEUE_NAME, queue);
+    }
+    builder.set_annotation(annotations::CREATED_RUNNING, TRUE);
+    builder.finish(Record {
+        state: State::Waiting,
+        ..record.clone()
+    })
+}
+
+/// Writes a record on a running Job without touching its spec: it ran before its namespace was opted in.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job has a record.
+pub fn adopt(job: &JobView, record: &Record) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    if let Some(old) = builder.enter(State::Admitted)? {
+        return Err(PatchError::Transition {
+            from: old.state,
+            to: State::Admitted,
+        });
+    }
+    builder.guard_suspend();
+    let record = Record {
+        state: State::Admitted,
+        delta: Delta::default(),
+        suspended_before: None,
+        ..record.clone()
+    };
+    builder.finish(record)
+}
+
+/// Lowers the usage of an admitted Job whose parallelism fell. `record` carries the lower count and usage.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job is not admitted.
+pub fn shrink(job: &JobView, record: &Record) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    let old = builder.enter(State::Admitted)?;
+    match old {
+        Some(old) if old.state == State::Admitted => {
+            builder.guard_generation()?;
+            builder.finish(Record {
+                state: State::Admitted,
+                ..kept(record, Some(old))
+            })
+        }
+        Some(old) => Err(PatchError::Transition {
+            from: old.state,
+            to: State::Admitted,
+        }),
+        None => Err(PatchError::NoRecord(State::Admitted)),
+    }
+}
+
+/// Sends a stopped Job back to its queue. Needed only where something has to be remembered while it waits, such as the
+/// time before which it is not tried again: otherwise its next admission is written over the Evicting record.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job is admitted.
+pub fn release(job: &JobView, record: &Record) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    let old = builder.enter(State::Waiting)?;
+    builder.finish(Record {
+        state: State::Waiting,
+        eviction: None,
+        hold: None,
+        ..kept(record, old)
+    })
+}
+
+/// Holds a Job that its owner suspended while it ran: marks it as held and keeps its quota charged until its pods are gone.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the record allows no hold.
+pub fn hold(job: &JobView, record: &Record, stop: Stop) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    let old = builder.enter(State::Held)?;
+    builder.guard_suspend();
+    if !job.is_suspended() {
+        builder.set_suspend(true);
+    }
+    builder.set_annotation(annotations::HOLD, TRUE);
+    let hold = Hold {
+        at: stop.at,
+        message: stop.message.clone(),
+    };
+    // A Job that had been stopped already keeps the stop by which its quota comes back.
+    let eviction = match &old {
+        Some(old) if old.state != State::Admitted => old.eviction.clone(),
+        _ => Some(eviction(job, stop)),
+    };
+    builder.finish(Record {
+        state: State::Held,
+        eviction,
+        hold: Some(hold),
+        ..kept(record, old)
+    })
+}
+
+/// Ends a hold: removes the mark and sends the Job back to its queue. Where the mark is gone already no write is needed.
+///
+/// A Job released before its quota came back becomes Evicting, which is how a stopped Job waits for its pods to go.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job is not held.
+pub fn unhold(job: &JobView, record: &Record) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    let old = builder
+        .enter(State::Waiting)?
+        .ok_or(PatchError::NoRecord(State::Waiting))?;
+    if old.state != State::Held {
+        return Err(PatchError::Transition {
+            from: old.state,
+            to: State::Waiting,
+        });
+    }
+    let (state, eviction) = match status::quota_return(&old, &job.status) {
+        QuotaReturn::Returned => (State::Waiting, None),
+        QuotaReturn::Pending | QuotaReturn::Unacknowledged => (State::Evicting, old.eviction.clone()),
+    };
+    builder.remove_annotation(annotations::HOLD);
+    builder.finish(Record {
+        state,
+        eviction,
+        hold: None,
+        ..kept(record, Some(old))
+    })
+}
+
+fn eviction(job: &JobView, stop: Stop) -> Eviction {
+    let started = status::start_acknowledged(&job.status);
+    Eviction {
+        reason: stop.reason,
+        message: stop.message,
+        at: stop.at,
+        started,
+    }
+}
+
+/// What only an admission may change stays as it is on the Job.
+fn kept(record: &Record, old: Option<Record>) -> Record {
+    let Some(old) = old else { return record.clone() };
+    Record {
+        delta: old.delta,
+        suspended_before: old.suspended_before,
+        ..record.clone()
+    }
+}
+
+/// Every record that is written belongs to the Job and has this crate's version.
+fn stamped(job: &JobView, record: Record) -> Record {
+    Record {
+        v: VERSION,
+        uid: job.uid().to_owned(),
+        ..record
+    }
+}
