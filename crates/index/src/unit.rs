@@ -1,0 +1,159 @@
+//! What the index remembers of one Job between two events.
+
+use std::sync::Arc;
+
+use sluice_engine::{Admission, Time, Uid};
+use sluice_jobs::record::Record;
+use sluice_jobs::view::JobView;
+
+use crate::decide::WriteKind;
+
+/// A Job, and what is known of it beyond the object itself.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    /// The Job as last seen.
+    pub(crate) job: Arc<JobView>,
+    /// `metadata.resourceVersion` of `job`. An older event is ignored.
+    pub(crate) seen: u64,
+    /// What has been decided for it and is not yet known to be written.
+    pub(crate) intent: Option<Intent>,
+    /// Set while writes of it are refused by someone.
+    pub(crate) aside: Option<Aside>,
+    /// A pod list after the present stop showed no pod that still runs.
+    pub(crate) pods_gone: bool,
+    /// When a pod list is to be asked for.
+    pub(crate) probe_at: Option<Time>,
+    /// The object is gone; only its pods may be left.
+    pub(crate) departed: bool,
+    /// The engine has been told that this unit holds quota.
+    pub(crate) charged: bool,
+    /// It has been reported that its record cannot be read.
+    pub(crate) unreadable: bool,
+}
+
+/// A decided write and how far it got.
+#[derive(Debug)]
+pub(crate) struct Intent {
+    pub(crate) goal: Goal,
+    /// The record as sent: the Job shows it once the write has landed. None until it is sent.
+    pub(crate) sent: Option<String>,
+    /// When it may be sent, after an answer that said neither yes nor no.
+    pub(crate) not_before: Time,
+    /// Consecutive answers that said neither yes nor no.
+    pub(crate) doubts: u32,
+}
+
+/// What a write is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Goal {
+    /// Start the Job with the quota assumed for it.
+    Admit(Admission),
+    /// Stop the Job, and say why.
+    Evict { reason: &'static str, message: String },
+    /// Stop a Job that runs although nobody admitted it.
+    SuspendLate,
+    /// Write the record of a Job that ran when its namespace opted in.
+    Adopt(Box<Record>),
+    /// Note that its owner suspended it.
+    Hold,
+}
+
+impl Goal {
+    pub(crate) fn kind(&self) -> WriteKind {
+        match self {
+            Self::Admit(_) => WriteKind::Admit,
+            Self::Evict { .. } => WriteKind::Evict,
+            Self::SuspendLate => WriteKind::SuspendLate,
+            Self::Adopt(_) => WriteKind::Adopt,
+            Self::Hold => WriteKind::Hold,
+        }
+    }
+}
+
+impl Intent {
+    pub(crate) fn new(goal: Goal) -> Self {
+        Self { goal, sent: None, not_before: Time(i64::MIN), doubts: 0 }
+    }
+
+    /// The write was sent and the Job shows it.
+    pub(crate) fn is_shown_by(&self, job: &JobView) -> bool {
+        match (&self.sent, &self.goal) {
+            (None, _) => false,
+            (Some(_), Goal::SuspendLate) => job.is_suspended(),
+            (Some(record), _) => job.record_text() == Some(record.as_str()),
+        }
+    }
+}
+
+/// A unit whose writes are refused waits here, longer each time, and its queue goes on without it.
+#[derive(Clone, Debug)]
+pub(crate) struct Aside {
+    pub(crate) until: Time,
+    pub(crate) refusals: u32,
+    pub(crate) message: String,
+    /// The generation that was refused: an edit by the owner earns a new attempt at once.
+    pub(crate) generation: i64,
+}
+
+impl Unit {
+    pub(crate) fn new(job: Arc<JobView>, seen: u64) -> Self {
+        Self {
+            job,
+            seen,
+            intent: None,
+            aside: None,
+            pods_gone: false,
+            probe_at: None,
+            departed: false,
+            charged: false,
+            unreadable: false,
+        }
+    }
+
+    /// Takes a newer view of the Job.
+    pub(crate) fn renew(&mut self, job: Arc<JobView>, seen: u64) {
+        if self.job.is_suspended() != job.is_suspended() {
+            self.pods_gone = false;
+        }
+        let edited = self.job.metadata.generation != job.metadata.generation
+            || self.job.metadata.labels != job.metadata.labels
+            || self.job.metadata.annotations != job.metadata.annotations;
+        if edited && !self.is_sent() {
+            self.intent = None;
+        }
+        if self.aside.as_ref().is_some_and(|aside| job.metadata.generation != Some(aside.generation)) {
+            self.aside = None;
+        }
+        self.job = job;
+        self.seen = seen;
+    }
+
+    /// The Job as last seen is as the intent wants it.
+    pub(crate) fn shows_intent(&self) -> bool {
+        self.intent.as_ref().is_some_and(|intent| intent.is_shown_by(&self.job))
+    }
+
+    /// The intent has left the process and no answer has settled it.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.intent.as_ref().is_some_and(|intent| intent.sent.is_some())
+    }
+}
+
+/// The identity of a Job in the engine: its uid as a number, in the order of the text.
+///
+/// The API server makes uids as UUIDs. A text of another form (an imported object) still gets a stable number.
+pub(crate) fn uid_of(text: &str) -> Uid {
+    let hex: String = text.chars().filter(char::is_ascii_hexdigit).take(32).collect();
+    if hex.len() == 32
+        && let Ok(number) = u128::from_str_radix(&hex, 16)
+    {
+        return Uid(number);
+    }
+    // FNV-1a, 128 bits: stable between processes, so that a restart keeps the order.
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in text.bytes() {
+        hash ^= u128::from(byte);
+        hash = hash.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    Uid(hash)
+}

@@ -1,0 +1,413 @@
+//! The index from outside: objects in, patches out, applied to JSON Jobs as the API server would apply them.
+
+mod cluster;
+
+use cluster::Cluster;
+use serde_json::json;
+use sluice_index::{Answer, Happening, WriteKind};
+
+#[test]
+fn a_waiting_job_is_admitted_by_one_patch_that_starts_it_and_writes_the_record() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 2);
+    let writes = cluster.run();
+    assert_eq!(writes, [("a".to_owned(), WriteKind::Admit)]);
+    let job = cluster.job("a");
+    assert_eq!(job["spec"]["suspend"], false);
+    let record = cluster.record("a");
+    assert_eq!(record["state"], "Admitted");
+    assert_eq!(record["term"], 7);
+    assert_eq!(record["clusterQueue"], "cq");
+    assert_eq!(record["podSets"][0]["count"], 2);
+    assert_eq!(record["podSets"][0]["usage"]["cpu"], "2");
+    assert_eq!(record["resourceVersions"]["clusterQueue"], "11");
+    assert_eq!(job["spec"]["template"]["spec"]["nodeSelector"], json!({"pool": "blue"}));
+    assert_eq!(job["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/cluster-queue-name"], "cq");
+    assert_eq!(job["spec"]["template"]["spec"]["unknown"], "kept");
+}
+
+#[test]
+fn a_job_that_does_not_fit_waits_until_one_before_it_finishes() {
+    let mut cluster = Cluster::with_quota(3);
+    cluster.create("a", 2);
+    cluster.create("b", 2);
+    assert_eq!(cluster.run().len(), 1);
+    assert_eq!(cluster.reserved(), 2000);
+    assert!(cluster.why("b").contains("cpu"), "{}", cluster.why("b"));
+    cluster.finish("a");
+    assert_eq!(cluster.run(), [("b".to_owned(), WriteKind::Admit)]);
+    assert_eq!(cluster.reserved(), 2000);
+}
+
+#[test]
+fn a_standby_decides_nothing_and_follows() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.end_reign();
+    cluster.create("a", 2);
+    assert!(cluster.run().is_empty());
+    cluster.begin_reign(8);
+    assert_eq!(cluster.run().len(), 1);
+    assert_eq!(cluster.record("a")["term"], 8);
+}
+
+#[test]
+fn a_write_of_which_nothing_is_known_keeps_its_quota_and_is_sent_again() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    let write = cluster.next_write().unwrap();
+    cluster.answer(&write, Answer::Unknown(Some(Box::new(cluster.view("a")))));
+    assert_eq!(cluster.reserved(), 2000, "the first copy may still land");
+    assert!(cluster.next_write().is_none(), "not before the pause");
+    cluster.pass_time(10_000);
+    let again = cluster.next_write().unwrap();
+    assert_eq!(again.kind, WriteKind::Admit);
+    cluster.carry_out(&again);
+    assert_eq!(cluster.reserved(), 2000);
+    assert!(cluster.run().is_empty());
+}
+
+#[test]
+fn a_write_that_landed_although_its_answer_was_lost_is_confirmed_by_the_read() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    let write = cluster.next_write().unwrap();
+    cluster.store(&write);
+    cluster.answer(&write, Answer::Unknown(Some(Box::new(cluster.view("a")))));
+    cluster.pass_time(10_000);
+    assert!(cluster.run().is_empty(), "it is not sent again");
+    assert!(cluster.happened().iter().any(|what| matches!(what, Happening::Admitted { .. })));
+    assert_eq!(cluster.reserved(), 2000);
+}
+
+#[test]
+fn a_watch_event_that_shows_the_write_comes_before_its_answer_without_harm() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    let write = cluster.next_write().unwrap();
+    cluster.store(&write);
+    cluster.event("a");
+    assert_eq!(cluster.reserved(), 2000);
+    cluster.answer(&write, Answer::Unknown(None));
+    assert!(cluster.happened().iter().any(|what| matches!(what, Happening::Admitted { .. })));
+    assert_eq!(cluster.reserved(), 2000);
+}
+
+#[test]
+fn a_failed_guard_undoes_the_assumption_and_the_job_is_decided_on_anew() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    let write = cluster.next_write().unwrap();
+    cluster.edit("a", |job| job["spec"]["parallelism"] = json!(1));
+    cluster.answer(&write, Answer::GuardFailed(Some(Box::new(cluster.view("a")))));
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+    assert_eq!(cluster.reserved(), 1000);
+}
+
+#[test]
+fn a_job_that_is_gone_when_its_write_arrives_gives_its_quota_back_once_it_has_no_pods() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    let write = cluster.next_write().unwrap();
+    cluster.answer(&write, Answer::GuardFailed(None));
+    assert_eq!(cluster.reserved(), 0);
+}
+
+#[test]
+fn a_refused_write_sets_the_job_aside_with_growing_pauses_and_its_strict_queue_goes_on() {
+    let mut cluster = Cluster::strict(2);
+    cluster.create("a", 2);
+    cluster.create("b", 2);
+    let refused = cluster.next_write().unwrap();
+    assert_eq!(&*refused.name, "a");
+    cluster.answer(&refused, Answer::Refused { message: "not on Fridays".into() });
+    assert!(cluster.why("a").contains("not on Fridays"), "{}", cluster.why("a"));
+    assert_eq!(cluster.run(), [("b".to_owned(), WriteKind::Admit)]);
+    cluster.finish("b");
+    assert!(cluster.run().is_empty());
+    cluster.pass_time(1_500);
+    let again = cluster.next_write().unwrap();
+    assert_eq!(&*again.name, "a");
+    cluster.answer(&again, Answer::Refused { message: "not on Fridays".into() });
+    cluster.pass_time(1_500);
+    assert!(cluster.next_write().is_none(), "the second pause is longer");
+    cluster.edit("a", |job| job["spec"]["parallelism"] = json!(1));
+    cluster.event("a");
+    assert_eq!(cluster.run().len(), 1, "an edit by its owner earns a new attempt at once");
+}
+
+#[test]
+fn an_event_older_than_what_was_seen_changes_nothing() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    let old = cluster.view("a");
+    cluster.run();
+    assert!(!cluster.index.set_job(old, cluster.now()));
+    assert_eq!(cluster.reserved(), 2000);
+    assert!(cluster.run().is_empty());
+}
+
+#[test]
+fn a_deleted_running_job_is_charged_until_its_pods_are_gone_and_blocks_no_job_of_its_name() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 2);
+    cluster.run();
+    cluster.delete("a");
+    assert_eq!(cluster.reserved(), 2000);
+    cluster.create("a", 2);
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)], "the new Job of that name starts");
+    assert_eq!(cluster.reserved(), 4000);
+    let probe = cluster.next_probe().unwrap();
+    cluster.index.probed(probe.unit, Some(true), cluster.now());
+    assert_eq!(cluster.reserved(), 4000);
+    cluster.pass_time(5_000);
+    let probe = cluster.next_probe().unwrap();
+    cluster.index.probed(probe.unit, Some(false), cluster.now());
+    assert_eq!(cluster.reserved(), 2000);
+}
+
+#[test]
+fn a_waiting_job_that_is_deleted_is_forgotten_at_once() {
+    let mut cluster = Cluster::with_quota(1);
+    cluster.create("a", 2);
+    cluster.run();
+    cluster.delete("a");
+    assert_eq!(cluster.pending(), 0);
+    assert!(cluster.next_probe().is_none());
+}
+
+#[test]
+fn a_job_that_slipped_past_the_webhook_is_suspended_and_queued() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.opt_in();
+    cluster.pass_time(60_000);
+    cluster.create_running("a", 2);
+    assert_eq!(cluster.run()[0], ("a".to_owned(), WriteKind::SuspendLate));
+    let job = cluster.job("a");
+    assert_eq!(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "default");
+    assert_eq!(job["metadata"]["annotations"]["sluice.internal/created-running"], "true");
+}
+
+#[test]
+fn a_job_that_ran_when_its_namespace_opted_in_is_charged_and_never_suspended() {
+    let mut cluster = Cluster::with_quota(1);
+    cluster.create_running("a", 3);
+    cluster.run();
+    assert_eq!(cluster.reserved(), 0, "not managed yet");
+    cluster.pass_time(60_000);
+    cluster.opt_in();
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Adopt)]);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], false);
+    assert_eq!(cluster.reserved(), 3000, "even over quota");
+    cluster.create("b", 1);
+    assert!(cluster.run().is_empty(), "usage over quota blocks what comes later");
+}
+
+#[test]
+fn an_owner_who_suspends_a_running_job_holds_it_and_it_is_queued_again_when_the_hold_is_gone() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    cluster.edit("a", |job| job["metadata"]["annotations"]["sluice.internal/created-running"] = json!("true"));
+    cluster.event("a");
+    cluster.run();
+    cluster.start("a");
+    cluster.edit("a", |job| job["spec"]["suspend"] = json!(true));
+    cluster.event("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Hold)]);
+    assert_eq!(cluster.record("a")["state"], "Held");
+    assert_eq!(cluster.job("a")["metadata"]["annotations"]["sluice.internal/hold"], "true");
+    assert_eq!(cluster.reserved(), 2000, "its pods are still there");
+    cluster.stopped("a");
+    assert_eq!(cluster.reserved(), 0);
+    assert!(cluster.run().is_empty(), "it is held");
+    assert!(cluster.why("a").contains("hold"), "{}", cluster.why("a"));
+    cluster.edit("a", |job| {
+        job["metadata"]["annotations"].as_object_mut().unwrap().remove("sluice.internal/hold");
+    });
+    cluster.event("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+}
+
+#[test]
+fn a_running_job_that_grows_is_evicted_and_queued_with_its_new_size() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 2);
+    cluster.run();
+    cluster.start("a");
+    cluster.edit("a", |job| {
+        job["spec"]["parallelism"] = json!(3);
+        job["spec"]["completions"] = json!(3);
+    });
+    cluster.event("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Evict)]);
+    assert_eq!(cluster.record("a")["state"], "Evicting");
+    assert_eq!(cluster.reserved(), 2000);
+    cluster.stopped("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+    assert_eq!(cluster.reserved(), 3000);
+}
+
+#[test]
+fn pods_that_succeed_early_give_their_quota_back_early() {
+    let mut cluster = Cluster::with_quota(3);
+    cluster.create("a", 3);
+    cluster.create("b", 2);
+    cluster.run();
+    cluster.edit_status("a", |status| {
+        *status = json!({"active": 1, "succeeded": 2, "startTime": "2026-11-30T10:00:00Z"});
+    });
+    cluster.event("a");
+    assert_eq!(cluster.run(), [("b".to_owned(), WriteKind::Admit)]);
+    assert_eq!(cluster.reserved(), 3000);
+}
+
+#[test]
+fn an_admission_of_an_ended_term_that_appears_after_the_barrier_is_revoked() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 2);
+    let late = cluster.next_write().unwrap();
+    cluster.end_reign();
+    cluster.begin_reign(8);
+    cluster.store(&late);
+    cluster.event("a");
+    assert_eq!(cluster.run()[0], ("a".to_owned(), WriteKind::Evict));
+    assert_eq!(cluster.record("a")["eviction"]["reason"], "StaleTerm");
+}
+
+#[test]
+fn admissions_of_an_earlier_term_that_the_barrier_shows_are_kept() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 2);
+    cluster.run();
+    let mut restarted = cluster.restart(8);
+    assert!(restarted.run().is_empty());
+    assert_eq!(restarted.reserved(), 2000);
+}
+
+#[test]
+fn a_restart_rebuilds_usage_and_order_from_the_objects_alone() {
+    let mut cluster = Cluster::with_quota(3);
+    for name in ["a", "b", "c", "d"] {
+        cluster.create(name, 2);
+    }
+    cluster.run();
+    cluster.finish("a");
+    cluster.run();
+    let (reserved, pending) = (cluster.reserved(), cluster.pending());
+    let mut restarted = cluster.restart(8);
+    assert_eq!((restarted.reserved(), restarted.pending()), (reserved, pending));
+    assert!(restarted.run().is_empty());
+    restarted.finish("b");
+    assert_eq!(restarted.run(), [("c".to_owned(), WriteKind::Admit)]);
+}
+
+#[test]
+fn a_record_copied_from_another_job_counts_for_nothing() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    cluster.run();
+    let record = cluster.job("a")["metadata"]["annotations"]["sluice.internal/admission"].clone();
+    cluster.create("b", 1);
+    cluster.edit("b", |job| job["metadata"]["annotations"]["sluice.internal/admission"] = record.clone());
+    cluster.event("b");
+    assert_eq!(cluster.reserved(), 2000);
+    assert!(cluster.run().is_empty());
+}
+
+#[test]
+fn a_running_job_with_an_unreadable_record_is_charged_from_its_template_and_reported() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 2);
+    cluster.run();
+    cluster.edit("a", |job| job["metadata"]["annotations"]["sluice.internal/admission"] = json!("{broken"));
+    cluster.event("a");
+    assert_eq!(cluster.reserved(), 2000);
+    assert!(cluster.run().is_empty(), "it is never suspended");
+    assert!(cluster.happened().iter().any(|what| matches!(what, Happening::UnreadableRecord { .. })));
+}
+
+#[test]
+fn a_job_that_asks_for_what_is_not_supported_waits_with_that_reason_and_the_queue_goes_on() {
+    let mut cluster = Cluster::strict(2);
+    cluster.create("a", 1);
+    cluster.edit("a", |job| job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1"));
+    cluster.event("a");
+    cluster.create("b", 1);
+    assert_eq!(cluster.run(), [("b".to_owned(), WriteKind::Admit)]);
+    assert!(cluster.why("a").contains("job-min-parallelism"), "{}", cluster.why("a"));
+}
+
+#[test]
+fn a_missing_priority_class_makes_the_job_wait_until_it_exists() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 1);
+    cluster.edit("a", |job| job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("urgent"));
+    cluster.event("a");
+    assert!(cluster.run().is_empty());
+    assert!(cluster.why("a").contains("urgent"), "{}", cluster.why("a"));
+    cluster.priority_class("urgent", 100);
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+}
+
+#[test]
+fn a_higher_priority_goes_first_and_a_changed_class_is_followed_by_waiting_jobs() {
+    let mut cluster = Cluster::with_quota(0);
+    cluster.priority_class("low", 10);
+    cluster.priority_class("high", 20);
+    for (name, class) in [("a", "low"), ("b", "high")] {
+        cluster.create(name, 1);
+        cluster.edit(name, |job| job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class));
+        cluster.event(name);
+    }
+    cluster.run();
+    assert_eq!(cluster.position("b"), Some(0));
+    cluster.priority_class("low", 30);
+    assert_eq!(cluster.position("a"), Some(0));
+}
+
+#[test]
+fn a_cluster_queue_without_a_namespace_selector_admits_nobody_and_follows_labels() {
+    let mut cluster = Cluster::with_selector(2, None);
+    cluster.create("a", 1);
+    assert!(cluster.run().is_empty());
+    assert!(cluster.why("a").contains("namespaceSelector"), "{}", cluster.why("a"));
+    let mut cluster = Cluster::with_selector(2, Some(json!({"matchLabels": {"team": "a"}})));
+    cluster.create("a", 1);
+    assert!(cluster.run().is_empty());
+    cluster.label_namespace("team", "a");
+    assert_eq!(cluster.run().len(), 1);
+}
+
+#[test]
+fn a_cluster_queue_that_uses_a_field_not_acted_on_is_inactive_and_names_it() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.edit_queue(|queue| queue["spec"]["cohortName"] = json!("all"));
+    cluster.create("a", 1);
+    assert!(cluster.run().is_empty());
+    let status = cluster.queue_status();
+    assert_eq!(status["conditions"][0]["status"], "False");
+    assert!(status["conditions"][0]["message"].as_str().unwrap().contains("spec.cohortName"));
+}
+
+#[test]
+fn the_wanted_status_is_none_once_the_object_shows_it() {
+    let mut cluster = Cluster::with_quota(3);
+    cluster.create("a", 2);
+    cluster.create("b", 2);
+    cluster.run();
+    let status = cluster.queue_status();
+    assert_eq!(status["pendingWorkloads"], 1);
+    assert_eq!(status["admittedWorkloads"], 1);
+    assert_eq!(status["flavorsUsage"][0]["resources"][0]["total"], "2");
+    cluster.edit_queue(|queue| queue["status"] = status.clone());
+    cluster.pass_time(60_000);
+    assert!(cluster.index.wanted_cluster_queue_status("cq", cluster.now()).is_none());
+}
+
+#[test]
+fn any_order_of_arrival_ends_in_the_same_admissions() {
+    for order in 0..24 {
+        let mut cluster = Cluster::in_order(2, order);
+        assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)], "order {order}");
+        assert_eq!(cluster.reserved(), 2000);
+    }
+}

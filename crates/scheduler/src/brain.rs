@@ -1,0 +1,331 @@
+//! The one task that knows and decides: it owns the index, takes every change and answer in batches, lets the engine
+//! pass, and keeps a bounded number of writes under way.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use sluice_engine::{LocalQueueKey, Name, Time, Uid};
+use sluice_index::{Answer, Changes, Happening, Index, Notice, Probe, Reign, Write, WriteKind};
+use sluice_runtime::lease::Hold;
+use sluice_runtime::shutdown::Shutdown;
+use tokio::sync::mpsc;
+
+use crate::input::Input;
+use crate::metrics::{Metrics, ResultLabels};
+use crate::reign::Order;
+use crate::reporter::Reporter;
+use crate::writer::{self, Limits};
+
+/// Changes taken before the engine passes again.
+const BATCH: usize = 512;
+/// Statuses and events are brought up to date this often.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Pod lists under way at once.
+const PROBES: usize = 8;
+
+/// What comes back from tasks that the brain started.
+#[derive(Debug)]
+enum Returned {
+    Answer { uid: Uid, kind: WriteKind, answer: Answer, seconds: f64, queue: Name, job: (Name, Name), why: String },
+    Probed { unit: Uid, pods_left: Option<bool> },
+}
+
+/// See the module.
+pub(crate) struct Brain {
+    index: Index,
+    metrics: Metrics,
+    reporter: Reporter,
+    writes: Client,
+    reads: Client,
+    limits: Limits,
+    concurrency: usize,
+    hold: Option<Hold>,
+    under_way: usize,
+    probing: usize,
+    returned: mpsc::UnboundedSender<Returned>,
+    answers: mpsc::UnboundedReceiver<Returned>,
+    next: Option<Time>,
+    dirty_queues: BTreeSet<Name>,
+    dirty_local_queues: BTreeSet<LocalQueueKey>,
+}
+
+/// What a brain is made of.
+pub(crate) struct Parts {
+    pub(crate) own_namespace: String,
+    pub(crate) metrics: Metrics,
+    pub(crate) reporter: Reporter,
+    pub(crate) writes: Client,
+    pub(crate) reads: Client,
+    pub(crate) limits: Limits,
+    pub(crate) concurrency: usize,
+}
+
+impl Brain {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let (returned, answers) = mpsc::unbounded_channel();
+        Self {
+            index: Index::new(&parts.own_namespace),
+            metrics: parts.metrics,
+            reporter: parts.reporter,
+            writes: parts.writes,
+            reads: parts.reads,
+            limits: parts.limits,
+            concurrency: parts.concurrency,
+            hold: None,
+            under_way: 0,
+            probing: 0,
+            returned,
+            answers,
+            next: None,
+            dirty_queues: BTreeSet::new(),
+            dirty_local_queues: BTreeSet::new(),
+        }
+    }
+
+    /// Runs until shutdown. Writes that are under way then are left to finish; nothing new is sent.
+    pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut orders: mpsc::Receiver<Order>, shutdown: Shutdown) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut report = tokio::time::interval(REPORT_INTERVAL);
+        report.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let wake = self.until_next();
+            tokio::select! {
+                biased;
+                () = shutdown.triggered() => break,
+                Some(order) = orders.recv() => self.obey(order),
+                _ = report.tick() => self.report(),
+                Some(first) = self.answers.recv() => self.take(first),
+                count = inputs.recv_many(&mut batch, BATCH) => if count == 0 { break },
+                () = wake => {}
+            }
+            // Answers and changes are taken together, so that neither can starve the other.
+            while let Ok(more) = self.answers.try_recv() {
+                self.take(more);
+            }
+            while batch.len() < BATCH && let Ok(more) = inputs.try_recv() {
+                batch.push(more);
+            }
+            let now = now();
+            for input in batch.drain(..) {
+                input.apply(&mut self.index, now);
+            }
+            self.decide();
+        }
+        self.finish().await;
+    }
+
+    /// Waits for the answers to what is under way: an orderly stop leaves no write in doubt.
+    async fn finish(&mut self) {
+        let deadline = tokio::time::Instant::now() + self.limits.timeout;
+        while self.under_way > 0 {
+            match tokio::time::timeout_at(deadline, self.answers.recv()).await {
+                Ok(Some(returned)) => self.take(returned),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    async fn until(next: Option<Time>) {
+        match next {
+            Some(at) => {
+                let pause = at.0.saturating_sub(now().0).max(1);
+                tokio::time::sleep(Duration::from_millis(u64::try_from(pause).unwrap_or(1))).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn until_next(&self) -> impl Future<Output = ()> + use<> {
+        let backlog_can_move = self.under_way < self.concurrency;
+        let next = self.index.next_deadline(self.next, backlog_can_move, self.probing < PROBES);
+        Self::until(next)
+    }
+
+    fn obey(&mut self, order: Order) {
+        let now = now();
+        match order {
+            Order::Reign { term, hold, ledger, jobs, resource_version } => {
+                self.index.set_ledger(ledger);
+                self.index.reset_jobs(jobs, resource_version, now);
+                self.hold = Some(hold);
+                self.index.begin_reign(Reign { term, barrier: resource_version }, now);
+                self.metrics.leads(true);
+                self.everything_is_dirty();
+                tracing::info!(term, "this replica leads: it admits Jobs from now on");
+            }
+            Order::Deposed { why } => {
+                self.hold = None;
+                self.index.end_reign(now);
+                self.metrics.leads(false);
+                tracing::warn!(why, "this replica no longer leads: it admits nothing and follows");
+            }
+        }
+    }
+
+    fn everything_is_dirty(&mut self) {
+        self.dirty_queues.extend(self.index.engine().queues().cloned());
+        self.dirty_local_queues.extend(self.index.engine().local_queues().cloned());
+    }
+
+    fn role(&self) -> &'static str {
+        if self.hold.is_some() { "leader" } else { "follower" }
+    }
+
+    fn decide(&mut self) {
+        let now = now();
+        if self.hold.is_some() {
+            if let Some(ledger) = self.index.update_ledger(now) {
+                self.reporter.store_ledger(ledger.clone());
+            }
+            let started = Instant::now();
+            let before = self.index.engine().counters().admissions;
+            self.next = self.index.pass(now);
+            let counters = self.index.engine().counters();
+            self.note_pass(counters.admissions > before, started);
+        }
+        self.send(now);
+        self.probe(now);
+        for notice in self.index.take_notices() {
+            self.tell(&notice);
+        }
+    }
+
+    fn note_pass(&self, admitted: bool, started: Instant) {
+        let result = if admitted { "success" } else { "inadmissible" };
+        let labels = ResultLabels { result, replica_role: "leader" };
+        self.metrics.attempts.inc(&labels);
+        self.metrics.attempt_seconds.observe(&labels, started.elapsed().as_secs_f64());
+    }
+
+    /// Keeps as many writes under way as are allowed.
+    fn send(&mut self, now: Time) {
+        let Some(hold) = self.hold.clone() else { return };
+        while self.under_way < self.concurrency {
+            let Some(write) = self.index.next_write(now) else { return };
+            self.under_way += 1;
+            let (client, hold, limits, returned) =
+                (self.writes.clone(), hold.clone(), self.limits, self.returned.clone());
+            tokio::spawn(async move {
+                let Write { uid, kind, queue, why, .. } = write.clone();
+                let job = (write.namespace.clone(), write.name.clone());
+                let started = Instant::now();
+                let answer = writer::carry_out(client, write, hold, limits).await;
+                let seconds = started.elapsed().as_secs_f64();
+                // The brain outlives its writes except at shutdown, when nobody wants the answer.
+                let _closed = returned.send(Returned::Answer { uid, kind, answer, seconds, queue, job, why });
+            });
+        }
+    }
+
+    fn probe(&mut self, now: Time) {
+        while self.probing < PROBES {
+            let Some(Probe { unit, namespace, uid }) = self.index.next_probe(now) else { return };
+            self.probing += 1;
+            let (client, timeout, returned) = (self.reads.clone(), self.limits.timeout, self.returned.clone());
+            tokio::spawn(async move {
+                let pods_left = crate::pods::any_left(client, &namespace, &uid, timeout).await;
+                let _closed = returned.send(Returned::Probed { unit, pods_left });
+            });
+        }
+    }
+
+    fn take(&mut self, returned: Returned) {
+        let now = now();
+        match returned {
+            Returned::Answer { uid, kind, answer, seconds, queue, job, why } => {
+                self.under_way -= 1;
+                let outcome = outcome_of(&answer);
+                self.metrics.wrote(kind, outcome, seconds);
+                log_write(kind, outcome, &answer, &job, &queue, &why, seconds);
+                self.index.answer(uid, kind, answer, now);
+            }
+            Returned::Probed { unit, pods_left } => {
+                self.probing -= 1;
+                self.index.probed(unit, pods_left, now);
+            }
+        }
+    }
+
+    fn tell(&mut self, notice: &Notice) {
+        let role = self.role();
+        self.metrics.count(notice, role);
+        if self.hold.is_none() {
+            return;
+        }
+        let (namespace, name) = (&*notice.job.0, &*notice.job.1);
+        match &notice.what {
+            Happening::Finished => tracing::info!(namespace, name, queue = &*notice.queue, "finished: its quota is free"),
+            Happening::UnreadableRecord { message } => {
+                tracing::error!(namespace, name, message, "its record cannot be read: it is charged from its template and queue");
+            }
+            _ => {}
+        }
+        self.reporter.event(notice);
+    }
+
+    fn report(&mut self) {
+        let Changes { cluster_queues, local_queues, waiting } = self.index.take_changes();
+        self.dirty_queues.extend(cluster_queues);
+        self.dirty_local_queues.extend(local_queues);
+        let role = self.role();
+        for unit in waiting {
+            if self.hold.is_some() {
+                self.reporter.waiting(&unit);
+            }
+        }
+        let now = now();
+        for name in std::mem::take(&mut self.dirty_queues) {
+            match self.index.engine().queue(&name) {
+                Some(report) => self.metrics.show_cluster_queue(&name, &report, role),
+                None => self.metrics.forget_cluster_queue(&name),
+            }
+            if self.hold.is_some()
+                && let Some(status) = self.index.wanted_cluster_queue_status(&name, now)
+            {
+                self.reporter.status(status);
+                // It is looked at again until the object shows it, so that a lost write is written again.
+                self.dirty_queues.insert(name);
+            }
+        }
+        for key in std::mem::take(&mut self.dirty_local_queues) {
+            match self.index.engine().local_queue(&key) {
+                Some(report) => self.metrics.show_local_queue(&key, &report, role),
+                None => self.metrics.forget_local_queue(&key, role),
+            }
+            if self.hold.is_some()
+                && let Some(status) = self.index.wanted_local_queue_status(&key, now)
+            {
+                self.reporter.status(status);
+                self.dirty_local_queues.insert(key);
+            }
+        }
+    }
+}
+
+fn outcome_of(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Applied(_) => "applied",
+        Answer::GuardFailed(_) => "guard-failed",
+        Answer::Refused { .. } => "refused",
+        Answer::Delayed => "delayed",
+        Answer::Unknown(_) => "unknown",
+    }
+}
+
+fn log_write(kind: WriteKind, outcome: &str, answer: &Answer, job: &(Name, Name), queue: &str, why: &str, seconds: f64) {
+    let (namespace, name, kind) = (&*job.0, &*job.1, kind.as_str());
+    match answer {
+        Answer::Applied(_) => tracing::info!(namespace, name, queue, why, seconds, "{kind}: done"),
+        Answer::Refused { message } => {
+            tracing::warn!(namespace, name, queue, why, message, "{kind}: refused; the Job is set aside for a while");
+        }
+        _ => tracing::warn!(namespace, name, queue, why, outcome, "{kind}: not carried out yet"),
+    }
+}
+
+/// The wall clock: what objects' times are compared with.
+pub(crate) fn now() -> Time {
+    Time(Timestamp::now().as_millisecond())
+}
