@@ -1,0 +1,133 @@
+//! The webhook process: the API server's AdmissionReviews in over TLS, answers out of memory.
+//!
+//! ```text
+//! watches -> World --------.
+//!                           v
+//! API server --TLS--> review::answer -> sluice_admission -> answer, one log line, metrics
+//!               ^
+//! files -> Resolver (the certificate of the moment)
+//! ```
+//!
+//! It never calls the API server to answer a review, and keeps no state that another replica would need: any replica
+//! answers any review. What the answers are is the business of `sluice_admission`.
+//!
+//! Entry point: [`run`]. [`Server`] is the part without a cluster.
+
+mod args;
+mod cache;
+mod certificate;
+mod metrics;
+mod review;
+mod server;
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use cache::Taken;
+use prometheus::Registry;
+use sluice_admission::World;
+use sluice_pki::Resolver;
+use sluice_runtime::client::{self, Clients};
+use sluice_runtime::http::{self, Checks, Ops};
+use sluice_runtime::metrics::register_process;
+use sluice_runtime::shutdown::{self, Shutdown};
+use sluice_runtime::watch::Watches;
+
+pub use args::{Args, Config};
+pub use cache::SharedWorld;
+pub use certificate::{CertificateFiles, check as check_certificate, keep_loaded};
+pub use metrics::Metrics;
+pub use review::{MUTATE_JOB, VALIDATE_JOB};
+pub use server::{Limits, ServeError, Server};
+
+const USER_AGENT: &str = concat!("sluice-webhook/", env!("CARGO_PKG_VERSION"));
+/// How often it is asked whether caches and certificate are complete.
+const START_POLL: Duration = Duration::from_millis(20);
+/// Reviews in work at the end get this long; none takes longer than the request timeout.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs until `shutdown`, then drains.
+///
+/// The port for reviews opens only once the caches are complete and a certificate is loaded: until then the API server
+/// finds nobody here and follows its failure policy, instead of getting answers from half a cluster.
+///
+/// # Errors
+///
+/// No usable cluster configuration, an address that cannot be bound, or a server that fails.
+pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
+    client::install_crypto();
+    let registry = Registry::new();
+    register_process(&registry)?;
+    let metrics = Metrics::register(&registry)?;
+    let resolver = Arc::new(Resolver::new());
+    let certificate = tokio::spawn(keep_loaded(config.certificate, Arc::clone(&resolver), metrics.clone()));
+
+    // Watches, probes and metrics go on while the server drains.
+    let (end, ended) = shutdown::channel();
+    let clients = Clients::load(config.kubeconfig.as_deref(), USER_AGENT).await?;
+    let watches = Watches::new(clients.watch()?, &registry, ended.clone())?;
+    let world = SharedWorld::new(World::new(config.settings));
+    let (taken, cache) = cache::follow(&watches, world.clone());
+
+    let listening: Arc<OnceLock<Check>> = Arc::default();
+    let ready = readiness(&taken, &resolver, &listening);
+    let ops = Ops {
+        registry,
+        ready,
+        live: Checks::new(),
+        extra: axum::Router::new(),
+    };
+    let probes = http::serve(config.health_bind_address, ops, ended)
+        .await
+        .with_context(|| format!("failed to listen on {}", config.health_bind_address))?;
+    tracing::info!(address = %probes.address(), "serving probes and metrics");
+
+    let complete = || taken.is_complete() && resolver.current().is_some();
+    let result = tokio::select! {
+        () = shutdown.triggered() => Ok(()),
+        () = until(complete) => {
+            let server = Server::start(config.bind_address, config.limits, world, Arc::clone(&resolver), metrics)?;
+            tracing::info!(address = %server.address(), "answering reviews");
+            // Set once: this arm runs once.
+            let _first = listening.set(Box::new(server.check()));
+            serve(server, &shutdown, config.drain_delay).await
+        }
+    };
+    end.pull();
+    certificate.abort();
+    cache.abort();
+    probes.finished().await?;
+    result
+}
+
+type Check = Box<dyn Fn() -> Result<String, String> + Send + Sync>;
+
+/// Ready: the world is complete, the certificate is one that clients accept, and the server takes calls.
+fn readiness(taken: &Arc<Taken>, resolver: &Arc<Resolver>, listening: &Arc<OnceLock<Check>>) -> Checks {
+    let (taken, resolver, listening) = (Arc::clone(taken), Arc::clone(resolver), Arc::clone(listening));
+    Checks::new()
+        .with("caches", move || taken.check())
+        .with("certificate", move || check_certificate(&resolver, SystemTime::now()))
+        .with("server", move || match listening.get() {
+            Some(check) => check(),
+            None => Err("not listening yet".to_owned()),
+        })
+}
+
+async fn serve(mut server: Server, shutdown: &Shutdown, delay: Duration) -> anyhow::Result<()> {
+    tokio::select! {
+        () = shutdown.triggered() => {}
+        error = server.failed() => return Err(error).context("failed to serve reviews"),
+    }
+    tracing::info!(?delay, "draining");
+    server.drain(delay, DRAIN_PATIENCE).await.context("failed to drain")?;
+    tracing::info!("drained");
+    Ok(())
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(START_POLL).await;
+    }
+}
