@@ -9,22 +9,22 @@ help: ## Lists the targets
 
 demo: tools control-plane ## Shows thirty Jobs of two teams on a real control plane; KEEP=1 leaves it up
 	@echo "demo: building Sluice" >&2
-	@$(CARGO) build --bins
-	@KEEP=$(KEEP) target/debug/demo
+	@$(CARGO) build --workspace --bins
+	@SLUICE_TESTKIT_BUILT=1 KEEP=$(KEEP) target/debug/demo
 
 test: tools ## Everything: format, lints, tidy, CRDs, unit, property and end-to-end tests
 	@tests/run
 
 bench-admission: tools control-plane ## Admission against the bare API server; appends to target/bench/results.jsonl
 	@echo "bench-admission: building Sluice" >&2
-	@$(CARGO) build --release --bins
-	@target/release/bench-admission
+	@$(CARGO) build --workspace --release --bins
+	@SLUICE_TESTKIT_BUILT=1 target/release/bench-admission
 
 control-plane: tools ## Builds etcd, Kubernetes, kwok and helm under target/, once
 	@tests/control-plane/build.sh target/control-plane
 
 build: ## Builds all binaries
-	$(CARGO) build --bins
+	$(CARGO) build --workspace --bins
 
 fmt: ## Formats all Rust code
 	$(CARGO) fmt --all

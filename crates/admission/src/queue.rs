@@ -27,6 +27,9 @@ pub(crate) fn trouble(world: &World, namespace: &str, named: Option<&str>) -> Op
             existing(world, namespace),
         ));
     };
+    if let Some(problem) = malformed(name) {
+        return Some(format!("the Job is held: {problem}"));
+    }
     match world.queue(namespace, name) {
         Queue::Whole => None,
         Queue::Missing => Some(format!(

@@ -15,8 +15,9 @@ use sluice_engine::{Name, Time, Uid};
 use sluice_jobs::view::JobView;
 
 use crate::decide::{WriteKind, flavors_in_words};
+use crate::standing::recorded;
 use crate::unit::{Aside, Goal};
-use crate::{Index, key_of};
+use crate::{Index, key_of, lower};
 
 /// What came of a [`crate::Write`].
 #[derive(Debug)]
@@ -128,27 +129,28 @@ impl Index {
             Answer::Refused { message } => self.set_aside(uid, kind, message, now),
             Answer::Delayed => self.send_again(uid, now),
             Answer::Unknown(job) => {
-                if self.shows_intent(uid, job.as_deref()) || self.units.get(&uid).is_some_and(crate::unit::Unit::shows_intent) {
+                if self.shows_intent(uid, job.as_deref())
+                    || self.units.get(&uid).is_some_and(crate::unit::Unit::shows_intent)
+                {
                     return self.landed(uid, job.map(|job| *job), now);
                 }
-                match job {
-                    Some(job) => {
-                        self.set_job(*job, now);
-                        self.send_again(uid, now);
+                if let Some(job) = job {
+                    self.set_job(*job, now);
+                    self.send_again(uid, now);
+                } else {
+                    if let Some(unit) = self.units.get_mut(&uid) {
+                        unit.intent = None;
                     }
-                    None => {
-                        if let Some(unit) = self.units.get_mut(&uid) {
-                            unit.intent = None;
-                        }
-                        self.depart(uid, now);
-                    }
+                    self.depart(uid, now);
                 }
             }
         }
     }
 
     fn shows_intent(&self, uid: Uid, job: Option<&JobView>) -> bool {
-        let (Some(unit), Some(job)) = (self.units.get(&uid), job) else { return false };
+        let (Some(unit), Some(job)) = (self.units.get(&uid), job) else {
+            return false;
+        };
         unit.intent.as_ref().is_some_and(|intent| intent.is_shown_by(job))
     }
 
@@ -173,7 +175,9 @@ impl Index {
     }
 
     fn send_again(&mut self, uid: Uid, now: Time) {
-        let Some(intent) = self.units.get_mut(&uid).and_then(|unit| unit.intent.as_mut()) else { return };
+        let Some(intent) = self.units.get_mut(&uid).and_then(|unit| unit.intent.as_mut()) else {
+            return;
+        };
         intent.doubts = intent.doubts.saturating_add(1);
         let pause = doubled(FIRST_DOUBT_MS, intent.doubts - 1, LONGEST_DOUBT_MS);
         intent.not_before = Time(now.0.saturating_add(pause));
@@ -193,20 +197,33 @@ impl Index {
             message: message.clone(),
             generation: unit.job.metadata.generation.unwrap_or(0),
         });
-        self.notice(uid, Happening::Refused { kind, message, retry_ms });
+        self.notice(
+            uid,
+            Happening::Refused {
+                kind,
+                message,
+                retry_ms,
+            },
+        );
         self.relower(uid, now);
     }
 
     fn notice_landed(&mut self, uid: Uid, goal: &Goal, now: Time) {
         let what = match goal {
             Goal::Admit(admission) => {
-                let queued = self.units.get(&uid).map_or(now, |unit| self.queued_at(&unit.job));
+                let queued = self.units.get(&uid).map_or(now, |unit| {
+                    lower::queued_at(&unit.job, recorded(&unit.job).ours().as_deref())
+                });
                 let flavors = flavors_in_words(admission);
-                Happening::Admitted { waited_ms: now.0.saturating_sub(queued.0).max(0), flavors }
+                Happening::Admitted {
+                    waited_ms: now.0.saturating_sub(queued.0).max(0),
+                    flavors,
+                }
             }
-            Goal::Evict { reason, message } => {
-                Happening::Evicted { reason: (*reason).to_owned(), message: message.clone() }
-            }
+            Goal::Evict { reason, message } => Happening::Evicted {
+                reason: (*reason).to_owned(),
+                message: message.clone(),
+            },
             Goal::SuspendLate => Happening::SuspendedLate,
             Goal::Adopt(_) => Happening::Adopted,
             Goal::Hold => Happening::Held,
@@ -224,14 +241,20 @@ impl Index {
 
     fn notice_in(&mut self, uid: Uid, queue: Option<Name>, what: Happening) {
         let Some(unit) = self.units.get(&uid) else { return };
-        let local_queue = self.local_queue_of(&unit.job);
-        let queue = queue.or_else(|| self.objects.cluster_queue_of(&local_queue)).unwrap_or_default();
+        let local_queue = lower::local_queue_of(&unit.job);
+        let queue = queue
+            .or_else(|| self.objects.cluster_queue_of(&local_queue))
+            .unwrap_or_default();
         let notice = Notice {
             job: key_of(&unit.job),
             uid: unit.job.metadata.uid.clone().unwrap_or_default(),
             queue,
             local_queue: local_queue.name,
-            priority_class: unit.job.label(sluice_api::labels::PRIORITY_CLASS).unwrap_or_default().into(),
+            priority_class: unit
+                .job
+                .label(sluice_api::labels::PRIORITY_CLASS)
+                .unwrap_or_default()
+                .into(),
             what,
         };
         self.notices.push(notice);
@@ -240,5 +263,8 @@ impl Index {
 
 /// `first * 2^times`, at most `longest`.
 fn doubled(first: i64, times: u32, longest: i64) -> i64 {
-    first.checked_shl(times.min(32)).unwrap_or(longest).clamp(first, longest)
+    first
+        .checked_shl(times.min(32))
+        .unwrap_or(longest)
+        .clamp(first, longest)
 }

@@ -24,6 +24,8 @@ pub struct Write {
     pub namespace: Name,
     /// The Job's name.
     pub name: Name,
+    /// What must be written to the Job's status before, if anything: see [`patch::clear_start_time`].
+    pub status_patch: Option<Patch>,
     /// The guarded JSON Patch.
     pub patch: Patch,
     /// The ClusterQueue concerned, for logs.
@@ -110,7 +112,10 @@ impl Index {
     }
 
     pub(crate) fn next_backlog_time(&self) -> Option<Time> {
-        self.backlog.front().and_then(|uid| self.units.get(uid)?.intent.as_ref()).map(|intent| intent.not_before)
+        self.backlog
+            .front()
+            .and_then(|uid| self.units.get(uid)?.intent.as_ref())
+            .map(|intent| intent.not_before)
     }
 
     /// The next write to send. The caller reports what came of it to [`Index::answer`].
@@ -143,9 +148,24 @@ impl Index {
         match built {
             Ok(built) => {
                 let unit = self.units.get_mut(&uid)?;
-                unit.intent.as_mut()?.sent = Some(built.record);
+                unit.intent.as_mut()?.sent = Some(built.record.clone());
                 let (namespace, name) = crate::key_of(&job);
-                Some(Write { uid, kind, namespace, name, patch: built.patch, queue: built.queue, why: built.why })
+                let status_patch = if kind == WriteKind::Admit {
+                    patch::clear_start_time(&job)
+                } else {
+                    None
+                };
+                let Built { patch, queue, why, .. } = built;
+                Some(Write {
+                    uid,
+                    kind,
+                    namespace,
+                    name,
+                    status_patch,
+                    patch,
+                    queue,
+                    why,
+                })
             }
             Err(error) => {
                 self.set_aside(uid, kind, error.to_string(), now);
@@ -161,35 +181,56 @@ impl Index {
             at: lower::timestamp(now),
         };
         // What is written over is stamped with the present term.
-        let record = |state| Record { term: reign.term, ..recorded(job).ours().map_or_else(
-            || Record { queued_at: Some(lower::timestamp(self.queued_at(job))), ..Record::new(job.uid(), reign.term, state) },
-            |record| *record,
-        ) };
+        let record = |state| Record {
+            term: reign.term,
+            ..recorded(job).ours().map_or_else(
+                || Record {
+                    queued_at: Some(lower::timestamp(lower::queued_at(job, recorded(job).ours().as_deref()))),
+                    ..Record::new(job.uid(), reign.term, state)
+                },
+                |record| *record,
+            )
+        };
         let (write, why) = match goal {
             Goal::Admit(admission) => {
                 let record = self.admission_record(job, admission, reign, now);
                 let why = flavors_in_words(admission);
                 (patch::admit(job, &self.admission_plan(job, admission), &record)?, why)
             }
-            Goal::Evict { reason, message } => {
-                (patch::evict(job, &record(State::Evicting), stop(reason, message))?, format!("{reason}: {message}"))
-            }
+            Goal::Evict { reason, message } => (
+                patch::evict(job, &record(State::Evicting), stop(reason, message))?,
+                format!("{reason}: {message}"),
+            ),
             Goal::SuspendLate => {
-                let local_queue = self.local_queue_of(job);
+                let local_queue = lower::local_queue_of(job);
                 let write = patch::suspend_late(job, &record(State::Waiting), Some(&*local_queue.name))?;
                 (write, "it runs without having been admitted".to_owned())
             }
             Goal::Adopt(adopted) => {
-                let record = Record { term: reign.term, ..(**adopted).clone() };
-                (patch::adopt(job, &record)?, "it ran when its namespace opted in".to_owned())
+                let record = Record {
+                    term: reign.term,
+                    ..(**adopted).clone()
+                };
+                (
+                    patch::adopt(job, &record)?,
+                    "it ran when its namespace opted in".to_owned(),
+                )
             }
             Goal::Hold => {
                 let message = "its owner suspended it";
-                (patch::hold(job, &record(State::Held), stop("Held", message))?, message.to_owned())
+                (
+                    patch::hold(job, &record(State::Held), stop("Held", message))?,
+                    message.to_owned(),
+                )
             }
         };
         let queue = write.record.cluster_queue.as_str().into();
-        Ok(Built { patch: write.patch, record: write.annotation, queue, why })
+        Ok(Built {
+            patch: write.patch,
+            record: write.annotation,
+            queue,
+            why,
+        })
     }
 
     /// Asks for a pod list of the unit, after the time that its report may take to settle.
@@ -218,7 +259,11 @@ impl Index {
         let unit = self.units.get_mut(&uid)?;
         unit.probe_at = None;
         let (namespace, _) = crate::key_of(&unit.job);
-        Some(Probe { unit: uid, namespace, uid: unit.job.metadata.uid.clone()? })
+        Some(Probe {
+            unit: uid,
+            namespace,
+            uid: unit.job.metadata.uid.clone()?,
+        })
     }
 
     /// What a pod list showed: `Some(true)` if a pod still runs, `None` if the list failed.
@@ -236,7 +281,11 @@ impl Index {
 /// What an admission got, for logs.
 pub(crate) fn flavors_in_words(admission: &Admission) -> String {
     let sets = admission.pod_sets.iter().map(|set| {
-        let flavors: Vec<String> = set.flavors.iter().map(|(resource, flavor)| format!("{resource}={flavor}")).collect();
+        let flavors: Vec<String> = set
+            .flavors
+            .iter()
+            .map(|(resource, flavor)| format!("{resource}={flavor}"))
+            .collect();
         format!("{} x{}: {}", set.name, set.count, flavors.join(" "))
     });
     sets.collect::<Vec<_>>().join("; ")

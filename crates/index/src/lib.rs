@@ -122,7 +122,9 @@ impl Index {
     ///
     /// Returns whether it was news.
     pub fn set_job(&mut self, job: JobView, now: Time) -> bool {
-        let Some(uid_text) = job.metadata.uid.as_deref() else { return false };
+        let Some(uid_text) = job.metadata.uid.as_deref() else {
+            return false;
+        };
         let uid = unit::uid_of(uid_text);
         let seen = version_of(job.metadata.resource_version.as_deref());
         let key = key_of(&job);

@@ -30,7 +30,10 @@ impl Index {
             return;
         }
         let job = unit.job.clone();
-        let memory = Memory { pods_gone: unit.pods_gone, departed: unit.departed };
+        let memory = Memory {
+            pods_gone: unit.pods_gone,
+            departed: unit.departed,
+        };
         let adopt = self.namespaces.predates_opt_in(job.namespace(), created_at(&job));
         match standing(&job, recorded(&job), memory, self.is_managed(&job), adopt) {
             Standing::Absent => self.absent(uid),
@@ -68,7 +71,11 @@ impl Index {
         let spec = self.unit_spec(uid, job, record, set_aside);
         let Some(unit) = self.units.get_mut(&uid) else { return };
         unit.charged = false;
-        if unit.intent.as_ref().is_some_and(|intent| matches!(intent.goal, Goal::Admit(_))) {
+        if unit
+            .intent
+            .as_ref()
+            .is_some_and(|intent| matches!(intent.goal, Goal::Admit(_)))
+        {
             // Decided and not sent yet: a report of the Job's status is no reason to decide again.
             return;
         }
@@ -88,7 +95,8 @@ impl Index {
         if !unit.is_sent() {
             unit.intent = None;
         }
-        self.engine.apply(Event::SetCharged(self.charged_unit(uid, job, record, pods, phase)));
+        self.engine
+            .apply(Event::SetCharged(self.charged_unit(uid, job, record, pods, phase)));
         match hold {
             Hold::Stopped => self.stopped_by_others(uid, job),
             Hold::Stopping { unacknowledged: true } => self.schedule_probe(uid, now, false),
@@ -98,16 +106,23 @@ impl Index {
         }
     }
 
-    /// An admitted Job that somebody else suspended: a hold if its owner means that, else an eviction, for the record.
+    /// An admitted Job that somebody else suspended: a hold if the webhook marked it as its owner's, else an eviction.
+    /// Without the mark its owner has taken the suspension back already, or no webhook saw it.
     fn stopped_by_others(&mut self, uid: Uid, job: &JobView) {
         if self.reign.is_none() {
             return;
         }
-        if held(job).is_some() || job.annotation(sluice_api::annotations::CREATED_RUNNING).is_some() {
+        if held(job).is_some() {
             self.intend(uid, Goal::Hold);
         } else {
             let message = "spec.suspend was set to true by another client; it is queued again".to_owned();
-            self.intend(uid, Goal::Evict { reason: "Suspended", message });
+            self.intend(
+                uid,
+                Goal::Evict {
+                    reason: "Suspended",
+                    message,
+                },
+            );
         }
     }
 
@@ -116,20 +131,35 @@ impl Index {
         let Some(reign) = self.reign else { return };
         let (wanted, admitted) = (requests::pods_count(&job.spec), pods_of(record));
         if wanted > admitted {
-            let message =
-                format!("it was admitted with {admitted} pods and now wants {wanted}; it is queued again with its new size");
-            self.intend(uid, Goal::Evict { reason: "Grown", message });
+            let message = format!(
+                "it was admitted with {admitted} pods and now wants {wanted}; it is queued again with its new size"
+            );
+            self.intend(
+                uid,
+                Goal::Evict {
+                    reason: "Grown",
+                    message,
+                },
+            );
             return;
         }
         let seen = self.units.get(&uid).map_or(0, |unit| unit.seen);
         if newly && record.term < reign.term && seen > reign.barrier {
             let message = format!("it was admitted under term {}, which had ended", record.term);
-            self.intend(uid, Goal::Evict { reason: "StaleTerm", message });
+            self.intend(
+                uid,
+                Goal::Evict {
+                    reason: "StaleTerm",
+                    message,
+                },
+            );
         }
     }
 
     fn adopt(&mut self, uid: Uid, job: &JobView, now: Time) {
-        let Some(reign) = self.reign else { return self.absent(uid) };
+        let Some(reign) = self.reign else {
+            return self.absent(uid);
+        };
         let spec = self.unit_spec(uid, job, None, None);
         let Some(admission) = self.engine.place_over_quota(&spec) else {
             // Its queue or flavors are not there yet: it is looked at again when they come.
@@ -137,7 +167,13 @@ impl Index {
             return;
         };
         let record = self.admission_record(job, &admission, reign, now);
-        self.engine.apply(Event::SetCharged(self.charged_unit(uid, job, &record, pods_of(&record), Phase::Admitted)));
+        self.engine.apply(Event::SetCharged(self.charged_unit(
+            uid,
+            job,
+            &record,
+            pods_of(&record),
+            Phase::Admitted,
+        )));
         self.intend(uid, Goal::Adopt(Box::new(record)));
     }
 
@@ -145,7 +181,13 @@ impl Index {
         let spec = self.unit_spec(uid, job, None, None);
         if let Some(admission) = self.engine.place_over_quota(&spec) {
             let record = self.admission_record(job, &admission, self.reign.unwrap_or_default(), now);
-            self.engine.apply(Event::SetCharged(self.charged_unit(uid, job, &record, pods_of(&record), Phase::Admitted)));
+            self.engine.apply(Event::SetCharged(self.charged_unit(
+                uid,
+                job,
+                &record,
+                pods_of(&record),
+                Phase::Admitted,
+            )));
         }
         let Some(unit) = self.units.get_mut(&uid) else { return };
         unit.charged = true;
@@ -174,31 +216,28 @@ impl Index {
         managed::managed(&namespace, &JobFacts::of(job), owner).is_managed()
     }
 
-    pub(crate) fn local_queue_of(&self, job: &JobView) -> LocalQueueKey {
-        let label = job.label(labels::QUEUE_NAME).filter(|name| !name.is_empty());
-        LocalQueueKey::new(job.namespace(), label.unwrap_or(DEFAULT_LOCAL_QUEUE))
-    }
-
-    /// The queue time: the record's, if the Job has one; else its creation.
-    pub(crate) fn queued_at(&self, job: &JobView) -> Time {
-        queued_at(job, recorded(job).ours().as_deref())
-    }
-
     fn unit_spec(&self, uid: Uid, job: &JobView, record: Option<&Record>, set_aside: Option<SetAside>) -> UnitSpec {
         let priority = priority::resolve(job, &self.objects);
         let amounts = requests::job_requests(job, None);
         let gate = gate(job, set_aside, &priority, &amounts);
         let (per_pod, count) = amounts.unwrap_or_default();
-        let per_pod =
-            per_pod.into_iter().map(|(resource, amount)| (Name::from(resource), Amount::new(amount))).collect();
+        let per_pod = per_pod
+            .into_iter()
+            .map(|(resource, amount)| (Name::from(resource), Amount::new(amount)))
+            .collect();
         let constraints = crate::objects::constraints(job, record).into();
         let aside = self.units.get(&uid).and_then(|unit| unit.aside.as_ref());
         UnitSpec {
             uid,
-            local_queue: self.local_queue_of(job),
+            local_queue: local_queue_of(job),
             priority: priority.map_or(0, |priority| priority.value),
             queued_at: queued_at(job, record),
-            pod_sets: vec![PodSetSpec { name: POD_SET.into(), count, per_pod, constraints }],
+            pod_sets: vec![PodSetSpec {
+                name: POD_SET.into(),
+                count,
+                per_pod,
+                constraints,
+            }],
             gate,
             not_before: aside.map(|aside| aside.until),
         }
@@ -208,7 +247,9 @@ impl Index {
         let mut charges = Vec::new();
         for set in &record.pod_sets {
             for (resource, total) in &set.usage {
-                let Some(flavor) = set.flavors.get(resource) else { continue };
+                let Some(flavor) = set.flavors.get(resource) else {
+                    continue;
+                };
                 charges.push(Charge {
                     flavor: flavor.as_str().into(),
                     resource: resource.as_str().into(),
@@ -233,7 +274,12 @@ fn gate(
     priority: &Result<Priority, PriorityError>,
     amounts: &Result<(std::collections::BTreeMap<String, i64>, i64), RequestsError>,
 ) -> Option<Gate> {
-    let gate = |reason: &str, message: String| Some(Gate { reason: reason.into(), message: message.into() });
+    let gate = |reason: &str, message: String| {
+        Some(Gate {
+            reason: reason.into(),
+            message: message.into(),
+        })
+    };
     match set_aside {
         Some(SetAside::Held) => {
             return gate(
@@ -248,7 +294,10 @@ fn gate(
     }
     let asked = unsupported::unsupported(job);
     if !asked.is_empty() {
-        return gate("Unsupported", format!("it asks for what Sluice does not support yet: {}", asked.join(", ")));
+        return gate(
+            "Unsupported",
+            format!("it asks for what Sluice does not support yet: {}", asked.join(", ")),
+        );
     }
     if let Err(error) = priority {
         return gate("Misconfigured", error.to_string());
@@ -261,19 +310,35 @@ fn gate(
 
 /// The pods that a record charges for.
 fn pods_of(record: &Record) -> i64 {
-    record.pod_sets.iter().fold(0, |pods, set| pods.saturating_add(set.count))
+    record
+        .pod_sets
+        .iter()
+        .fold(0, |pods, set| pods.saturating_add(set.count))
 }
 
 /// The pods that a running Job is charged for: those it may still have, by its parallelism, its missing completions and
 /// the pods that are there; never more than its record says.
 fn running_pods(job: &JobView, record: &Record) -> i64 {
-    let present = job.status.active.unwrap_or(0).saturating_add(job.status.terminating.unwrap_or(0));
+    let present = job
+        .status
+        .active
+        .unwrap_or(0)
+        .saturating_add(job.status.terminating.unwrap_or(0));
     let bound = requests::pods_count(&job.spec).max(present).min(pods_of(record));
     status::charged_pods(job, bound)
 }
 
-fn queued_at(job: &JobView, record: Option<&Record>) -> Time {
-    record.and_then(|record| record.queued_at).map_or_else(|| created_at(job), time_of)
+/// The LocalQueue that a Job waits in, or would.
+pub(crate) fn local_queue_of(job: &JobView) -> LocalQueueKey {
+    let label = job.label(labels::QUEUE_NAME).filter(|name| !name.is_empty());
+    LocalQueueKey::new(job.namespace(), label.unwrap_or(DEFAULT_LOCAL_QUEUE))
+}
+
+/// The queue time: that of the Job's record, if it has one; else its creation.
+pub(crate) fn queued_at(job: &JobView, record: Option<&Record>) -> Time {
+    record
+        .and_then(|record| record.queued_at)
+        .map_or_else(|| created_at(job), time_of)
 }
 
 /// `total` of `count` pods, as `pods` of them hold it; rounded up.
@@ -282,7 +347,10 @@ fn share(total: Amount, pods: i64, count: i64) -> Amount {
         return total;
     }
     let count = i128::from(count);
-    let part = i128::from(total.get()).saturating_mul(i128::from(pods.max(0))).saturating_add(count - 1) / count;
+    let part = i128::from(total.get())
+        .saturating_mul(i128::from(pods.max(0)))
+        .saturating_add(count - 1)
+        / count;
     Amount::new(i64::try_from(part).unwrap_or(i64::MAX))
 }
 
@@ -303,7 +371,10 @@ fn amount_of_text(resource: &str, text: &str) -> Amount {
 }
 
 pub(crate) fn created_at(job: &JobView) -> Time {
-    job.metadata.creation_timestamp.as_ref().map_or(Time(0), |time| time_of(time.0))
+    job.metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(Time(0), |time| time_of(time.0))
 }
 
 pub(crate) fn time_of(timestamp: Timestamp) -> Time {

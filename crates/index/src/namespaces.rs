@@ -19,7 +19,6 @@ pub struct Ledger {
     pub opted_in: BTreeMap<Name, Time>,
 }
 
-
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     labels: BTreeMap<Name, BTreeMap<String, String>>,
@@ -47,7 +46,10 @@ impl Namespaces {
 
     /// The value of a namespace's opt-in label.
     pub(crate) fn opt_in(&self, namespace: &str) -> Option<&str> {
-        self.labels.get(namespace)?.get(labels::MANAGED_NAMESPACE).map(String::as_str)
+        self.labels
+            .get(namespace)?
+            .get(labels::MANAGED_NAMESPACE)
+            .map(String::as_str)
     }
 
     fn is_opted_in(&self, namespace: &str) -> bool {
@@ -97,16 +99,29 @@ impl Index {
     /// Brings the ledger up to date and returns what changed, to be stored. Only the leader may call it,
     /// and once all namespaces are known.
     pub fn update_ledger(&mut self, now: Time) -> Option<&Ledger> {
-        let opted_in: BTreeSet<Name> =
-            self.namespaces.labels.keys().filter(|name| self.namespaces.is_opted_in(name)).cloned().collect();
+        let opted_in: BTreeSet<Name> = self
+            .namespaces
+            .labels
+            .keys()
+            .filter(|name| self.namespaces.is_opted_in(name))
+            .cloned()
+            .collect();
         let ledger = &mut self.namespaces.ledger;
         let mut changed = ledger.since.is_none();
         ledger.since.get_or_insert(now);
-        let gone: Vec<Name> = ledger.opted_in.keys().filter(|name| !opted_in.contains(*name)).cloned().collect();
+        let gone: Vec<Name> = ledger
+            .opted_in
+            .keys()
+            .filter(|name| !opted_in.contains(*name))
+            .cloned()
+            .collect();
         for name in &gone {
             ledger.opted_in.remove(name);
         }
-        let new: Vec<Name> = opted_in.into_iter().filter(|name| !ledger.opted_in.contains_key(name)).collect();
+        let new: Vec<Name> = opted_in
+            .into_iter()
+            .filter(|name| !ledger.opted_in.contains_key(name))
+            .collect();
         for name in &new {
             ledger.opted_in.insert(name.clone(), now);
         }

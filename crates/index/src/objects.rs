@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::{NodeSelectorTerm as K8sTerm, Taint as K8sTaint,
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::{Selector, SelectorExt};
 use sluice_api::conditions;
-use sluice_api::v1beta2::{ClusterQueue, LocalQueue, QueueingStrategy, ResourceFlavor, StopPolicy, WorkloadPriorityClass};
+use sluice_api::v1beta2::{
+    ClusterQueue, LocalQueue, QueueingStrategy, ResourceFlavor, StopPolicy, WorkloadPriorityClass,
+};
 use sluice_engine::{
     Admission, Blocked, Constraints, Effect, Event, FlavorQuota, FlavorSpec, Inactive, LocalQueueKey, LocalQueueSpec,
     Name, NodeSelectorRequirement, NodeSelectorTerm, QueueSpec, ResourceGroup, SelectorOperator, Strategy, Taint, Time,
@@ -17,9 +19,9 @@ use sluice_jobs::priority::PriorityClasses;
 use sluice_jobs::record::{Record, ResourceVersions};
 use sluice_jobs::view::JobView;
 
+use crate::Index;
 use crate::lower::amount_of;
 use crate::raise::flavors_of;
-use crate::Index;
 
 /// Queue objects as last seen.
 #[derive(Debug, Default)]
@@ -40,7 +42,12 @@ pub(crate) struct PodPriority {
 
 impl Objects {
     pub(crate) fn cluster_queue_of(&self, local_queue: &LocalQueueKey) -> Option<Name> {
-        self.local_queues.get(local_queue)?.spec.cluster_queue.as_deref().map(Name::from)
+        self.local_queues
+            .get(local_queue)?
+            .spec
+            .cluster_queue
+            .as_deref()
+            .map(Name::from)
     }
 
     /// The resourceVersions of the objects that an admission was decided on.
@@ -50,10 +57,19 @@ impl Objects {
         };
         ResourceVersions {
             cluster_queue: version(self.cluster_queues.get(&admission.queue).map(|queue| &queue.metadata)),
-            local_queue: version(self.local_queues.get(&admission.local_queue).map(|queue| &queue.metadata)),
+            local_queue: version(
+                self.local_queues
+                    .get(&admission.local_queue)
+                    .map(|queue| &queue.metadata),
+            ),
             flavors: flavors_of(admission)
                 .into_iter()
-                .map(|name| (name.to_string(), version(self.flavors.get(name).map(|flavor| &flavor.metadata))))
+                .map(|name| {
+                    (
+                        name.to_string(),
+                        version(self.flavors.get(name).map(|flavor| &flavor.metadata)),
+                    )
+                })
                 .collect(),
         }
     }
@@ -84,14 +100,18 @@ impl PriorityClasses for Objects {
     fn global_default(&self) -> Option<(&str, i32)> {
         // Of several, Kubernetes' own admission takes the lowest.
         let defaults = self.pod_priorities.iter().filter(|(_, class)| class.global_default);
-        defaults.min_by_key(|(_, class)| class.value).map(|(name, class)| (&**name, class.value))
+        defaults
+            .min_by_key(|(_, class)| class.value)
+            .map(|(name, class)| (&**name, class.value))
     }
 }
 
 impl Index {
     /// A ClusterQueue exists and looks like this.
     pub fn set_cluster_queue(&mut self, queue: ClusterQueue, now: Time) {
-        let Some(name) = queue.metadata.name.as_deref().map(Name::from) else { return };
+        let Some(name) = queue.metadata.name.as_deref().map(Name::from) else {
+            return;
+        };
         let status_only = self
             .objects
             .cluster_queues
@@ -115,11 +135,16 @@ impl Index {
 
     /// A LocalQueue exists and looks like this.
     pub fn set_local_queue(&mut self, queue: LocalQueue, now: Time) {
-        let (Some(namespace), Some(name)) = (queue.metadata.namespace.as_deref(), queue.metadata.name.as_deref()) else {
+        let (Some(namespace), Some(name)) = (queue.metadata.namespace.as_deref(), queue.metadata.name.as_deref())
+        else {
             return;
         };
         let key = LocalQueueKey::new(namespace, name);
-        let status_only = self.objects.local_queues.get(&key).is_some_and(|old| old.spec == queue.spec);
+        let status_only = self
+            .objects
+            .local_queues
+            .get(&key)
+            .is_some_and(|old| old.spec == queue.spec);
         self.objects.local_queues.insert(key.clone(), queue);
         if !status_only {
             self.lower_local_queue(&key);
@@ -136,8 +161,14 @@ impl Index {
 
     /// A ResourceFlavor exists and looks like this.
     pub fn set_flavor(&mut self, flavor: ResourceFlavor, now: Time) {
-        let Some(name) = flavor.metadata.name.as_deref().map(Name::from) else { return };
-        let unchanged = self.objects.flavors.get(&name).is_some_and(|old| old.spec == flavor.spec);
+        let Some(name) = flavor.metadata.name.as_deref().map(Name::from) else {
+            return;
+        };
+        let unchanged = self
+            .objects
+            .flavors
+            .get(&name)
+            .is_some_and(|old| old.spec == flavor.spec);
         let spec = flavor_spec(&name, &flavor);
         let unsupported = !flavor.unsupported_fields().is_empty();
         self.objects.flavors.insert(name.clone(), flavor);
@@ -145,7 +176,11 @@ impl Index {
             return;
         }
         // A flavor that uses a field not acted on yet must not be given out: its queues say that it is not found.
-        self.engine.apply(if unsupported { Event::RemoveFlavor(name) } else { Event::SetFlavor(spec) });
+        self.engine.apply(if unsupported {
+            Event::RemoveFlavor(name)
+        } else {
+            Event::SetFlavor(spec)
+        });
         self.retry_adoptions(now);
     }
 
@@ -158,7 +193,9 @@ impl Index {
 
     /// A WorkloadPriorityClass exists and has this value. Jobs that name it follow, waiting or running.
     pub fn set_workload_priority_class(&mut self, class: &WorkloadPriorityClass, now: Time) {
-        let Some(name) = class.metadata.name.as_deref().map(Name::from) else { return };
+        let Some(name) = class.metadata.name.as_deref().map(Name::from) else {
+            return;
+        };
         if self.objects.workload_priorities.insert(name, class.spec.value) != Some(class.spec.value) {
             self.relower_all(now);
         }
@@ -173,8 +210,13 @@ impl Index {
 
     /// A PriorityClass exists and looks like this.
     pub fn set_priority_class(&mut self, class: &PriorityClass, now: Time) {
-        let Some(name) = class.metadata.name.as_deref().map(Name::from) else { return };
-        let new = PodPriority { value: class.value.unwrap_or(0), global_default: class.global_default == Some(true) };
+        let Some(name) = class.metadata.name.as_deref().map(Name::from) else {
+            return;
+        };
+        let new = PodPriority {
+            value: class.value.unwrap_or(0),
+            global_default: class.global_default == Some(true),
+        };
         if self.objects.pod_priorities.insert(name, new.clone()) != Some(new) {
             self.relower_all(now);
         }
@@ -188,7 +230,10 @@ impl Index {
     }
 
     pub(crate) fn lower_local_queues_of_namespace(&mut self, namespace: &Name) {
-        let from = LocalQueueKey { namespace: namespace.clone(), name: Name::from("") };
+        let from = LocalQueueKey {
+            namespace: namespace.clone(),
+            name: Name::from(""),
+        };
         let keys: Vec<LocalQueueKey> = self
             .objects
             .local_queues
@@ -215,27 +260,46 @@ impl Index {
     }
 
     fn lower_local_queue(&mut self, key: &LocalQueueKey) {
-        let Some(local) = self.objects.local_queues.get(key) else { return };
+        let Some(local) = self.objects.local_queues.get(key) else {
+            return;
+        };
         let queue = Name::from(local.spec.cluster_queue.as_deref().unwrap_or_default());
         let blocked = self.blocked(key, local, &queue);
-        self.engine.apply(Event::SetLocalQueue(LocalQueueSpec { key: key.clone(), queue, blocked }));
+        self.engine.apply(Event::SetLocalQueue(LocalQueueSpec {
+            key: key.clone(),
+            queue,
+            blocked,
+        }));
     }
 
     /// Why no unit of a LocalQueue may be admitted, if so.
     fn blocked(&self, key: &LocalQueueKey, local: &LocalQueue, queue: &Name) -> Option<Blocked> {
-        let blocked = |reason: &str, message: String| Some(Blocked { reason: reason.into(), message: message.into() });
+        let blocked = |reason: &str, message: String| {
+            Some(Blocked {
+                reason: reason.into(),
+                message: message.into(),
+            })
+        };
         let unsupported = local.unsupported_fields();
         if !unsupported.is_empty() {
-            return blocked(conditions::local_queue::UNSUPPORTED_FIELD, not_acted_on("LocalQueue", &unsupported));
+            return blocked(
+                conditions::local_queue::UNSUPPORTED_FIELD,
+                not_acted_on("LocalQueue", &unsupported),
+            );
         }
         if local.spec.stop_policy != StopPolicy::None {
-            return blocked(conditions::local_queue::STOPPED, format!("LocalQueue {} is stopped by its stopPolicy", key.name));
+            return blocked(
+                conditions::local_queue::STOPPED,
+                format!("LocalQueue {} is stopped by its stopPolicy", key.name),
+            );
         }
         let cluster_queue = self.objects.cluster_queues.get(queue)?;
         let Some(selector) = &cluster_queue.spec.namespace_selector else {
             return blocked(
                 "NamespaceNotSelected",
-                format!("ClusterQueue {queue} has no namespaceSelector, so no namespace may use it; set {{}} to allow all"),
+                format!(
+                    "ClusterQueue {queue} has no namespaceSelector, so no namespace may use it; set {{}} to allow all"
+                ),
             );
         };
         let labels = self.namespaces.labels(&key.namespace)?;
@@ -243,7 +307,10 @@ impl Index {
             Ok(selector) if selector.matches(labels) => None,
             Ok(_) => blocked(
                 "NamespaceNotSelected",
-                format!("namespace {} does not match the namespaceSelector of ClusterQueue {queue}", key.namespace),
+                format!(
+                    "namespace {} does not match the namespaceSelector of ClusterQueue {queue}",
+                    key.namespace
+                ),
             ),
             Err(error) => blocked(
                 conditions::cluster_queue::INVALID_SPEC,
@@ -270,7 +337,10 @@ fn is_deleted(meta: &kube::core::ObjectMeta) -> bool {
 }
 
 fn not_acted_on(kind: &str, fields: &[String]) -> String {
-    format!("this {kind} uses what Sluice does not act on yet: {}; remove it to activate the queue", fields.join(", "))
+    format!(
+        "this {kind} uses what Sluice does not act on yet: {}; remove it to activate the queue",
+        fields.join(", ")
+    )
 }
 
 fn cluster_queue_spec(name: &Name, queue: &ClusterQueue) -> QueueSpec {
@@ -279,11 +349,21 @@ fn cluster_queue_spec(name: &Name, queue: &ClusterQueue) -> QueueSpec {
         _ => Strategy::BestEffortFifo,
     };
     let (groups, broken) = resource_groups(queue);
-    QueueSpec { name: name.clone(), strategy, groups, inactive: inactive(queue, broken) }
+    QueueSpec {
+        name: name.clone(),
+        strategy,
+        groups,
+        inactive: inactive(queue, broken),
+    }
 }
 
 fn inactive(queue: &ClusterQueue, broken: Option<String>) -> Option<Inactive> {
-    let inactive = |reason: &str, message: String| Some(Inactive { reason: reason.into(), message: message.into() });
+    let inactive = |reason: &str, message: String| {
+        Some(Inactive {
+            reason: reason.into(),
+            message: message.into(),
+        })
+    };
     if is_deleted(&queue.metadata) {
         return inactive(
             conditions::cluster_queue::TERMINATING,
@@ -292,13 +372,19 @@ fn inactive(queue: &ClusterQueue, broken: Option<String>) -> Option<Inactive> {
     }
     let unsupported = queue.unsupported_fields();
     if !unsupported.is_empty() {
-        return inactive(conditions::cluster_queue::UNSUPPORTED_FIELD, not_acted_on("ClusterQueue", &unsupported));
+        return inactive(
+            conditions::cluster_queue::UNSUPPORTED_FIELD,
+            not_acted_on("ClusterQueue", &unsupported),
+        );
     }
     if let Some(message) = broken {
         return inactive(conditions::cluster_queue::INVALID_SPEC, message);
     }
     if queue.spec.stop_policy != StopPolicy::None {
-        return inactive(conditions::cluster_queue::STOPPED, "the ClusterQueue is stopped by its stopPolicy".to_owned());
+        return inactive(
+            conditions::cluster_queue::STOPPED,
+            "the ClusterQueue is stopped by its stopPolicy".to_owned(),
+        );
     }
     None
 }
@@ -311,7 +397,11 @@ fn resource_groups(queue: &ClusterQueue) -> (Vec<ResourceGroup>, Option<String>)
         .resource_groups
         .iter()
         .map(|group| ResourceGroup {
-            resources: group.covered_resources.iter().map(|name| Name::from(name.as_str())).collect(),
+            resources: group
+                .covered_resources
+                .iter()
+                .map(|name| Name::from(name.as_str()))
+                .collect(),
             flavors: group
                 .flavors
                 .iter()
@@ -393,7 +483,10 @@ pub(crate) fn constraints(job: &JobView, record: Option<&Record>) -> Constraints
             serde_json::to_value(toleration).is_ok_and(|value| !record.delta.tolerations.contains(&value))
         });
     }
-    let terms = pod.required_node_affinity().map(|affinity| affinity.node_selector_terms.as_slice()).unwrap_or_default();
+    let terms = pod
+        .required_node_affinity()
+        .map(|affinity| affinity.node_selector_terms.as_slice())
+        .unwrap_or_default();
     Constraints {
         node_selector,
         affinity_terms: terms.iter().map(term).collect(),

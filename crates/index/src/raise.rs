@@ -6,7 +6,7 @@ use sluice_jobs::patch::AdmissionPlan;
 use sluice_jobs::record::{PodSetRecord, Record, State};
 use sluice_jobs::view::JobView;
 
-use crate::lower::{POD_SET, quantity_of, timestamp};
+use crate::lower::{self, POD_SET, quantity_of, timestamp};
 use crate::standing::recorded;
 use crate::{Index, Reign};
 
@@ -16,7 +16,7 @@ const LABEL_VALUE_MAX: usize = 63;
 impl Index {
     /// The record of an admission. What outlives an admission is taken from the record before it.
     pub(crate) fn admission_record(&self, job: &JobView, admission: &Admission, reign: Reign, now: Time) -> Record {
-        let queued_at = self.queued_at(job);
+        let queued_at = lower::queued_at(job, recorded(job).ours().as_deref());
         let new = Record::new(job.uid(), reign.term, State::Admitted);
         let earlier = recorded(job).ours().map_or_else(|| new.clone(), |record| *record);
         Record {
@@ -61,7 +61,11 @@ fn pod_set_record(set: &PodSetAssignment) -> PodSetRecord {
     PodSetRecord {
         name: set.name.to_string(),
         count: set.count,
-        flavors: set.flavors.iter().map(|(resource, flavor)| (resource.to_string(), flavor.to_string())).collect(),
+        flavors: set
+            .flavors
+            .iter()
+            .map(|(resource, flavor)| (resource.to_string(), flavor.to_string()))
+            .collect(),
         usage: usage
             .map(|(resource, amount)| (resource.to_string(), quantity_of(resource, *amount).to_string()))
             .collect(),

@@ -50,6 +50,10 @@ impl Index {
                 })
             })
             .collect();
-        Changes { cluster_queues: changed.queues, local_queues: changed.local_queues, waiting }
+        Changes {
+            cluster_queues: changed.queues,
+            local_queues: changed.local_queues,
+            waiting,
+        }
     }
 }

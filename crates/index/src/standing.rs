@@ -55,7 +55,10 @@ pub(crate) enum Standing {
     /// Nothing: not managed, finished, or gone without holding quota.
     Absent,
     /// It waits. `record` is what it carries from an earlier admission.
-    Waiting { record: Option<Box<Record>>, set_aside: Option<SetAside> },
+    Waiting {
+        record: Option<Box<Record>>,
+        set_aside: Option<SetAside>,
+    },
     /// It holds the quota that its record says.
     Holding { record: Box<Record>, hold: Hold },
     /// It runs, and no record says on what quota: it ran when its namespace opted in.
@@ -110,9 +113,10 @@ pub(crate) fn standing(job: &JobView, recorded: Recorded, memory: Memory, manage
         Recorded::Unreadable(_) | Recorded::Nothing if leaving => Standing::Absent,
         Recorded::Unreadable(why) if !job.is_suspended() => Standing::Unaccounted(why),
         Recorded::Unreadable(_) | Recorded::Nothing if !managed => Standing::Absent,
-        Recorded::Unreadable(_) | Recorded::Nothing if job.is_suspended() => {
-            Standing::Waiting { record: None, set_aside: held(job) }
-        }
+        Recorded::Unreadable(_) | Recorded::Nothing if job.is_suspended() => Standing::Waiting {
+            record: None,
+            set_aside: held(job),
+        },
         Recorded::Unreadable(_) | Recorded::Nothing if adopt => Standing::Adopted,
         Recorded::Unreadable(_) | Recorded::Nothing => Standing::Runaway,
     }
@@ -122,7 +126,10 @@ fn of_leaving(job: &JobView, record: Box<Record>, memory: Memory) -> Standing {
     let stopped = job.is_suspended() && status::quota_return(&record, &job.status) == QuotaReturn::Returned;
     let charged = matches!(record.state, State::Admitted | State::Evicting | State::Held);
     if charged && !stopped && !memory.pods_gone {
-        Standing::Holding { record, hold: Hold::Leaving }
+        Standing::Holding {
+            record,
+            hold: Hold::Leaving,
+        }
     } else {
         Standing::Absent
     }
@@ -130,20 +137,38 @@ fn of_leaving(job: &JobView, record: Box<Record>, memory: Memory) -> Standing {
 
 fn of_recorded(job: &JobView, record: Box<Record>, memory: Memory) -> Standing {
     match (record.state, job.is_suspended()) {
-        (State::Admitted, false) => Standing::Holding { record, hold: Hold::Running },
-        (_, false) => Standing::Runaway,
-        (State::Admitted, true) => Standing::Holding { record, hold: Hold::Stopped },
-        (State::Evicting | State::Held, true) if !memory.pods_gone => match status::quota_return(&record, &job.status) {
-            QuotaReturn::Returned => Standing::Waiting { record: Some(record), set_aside: held(job) },
-            back => {
-                let unacknowledged = back == QuotaReturn::Unacknowledged;
-                Standing::Holding { record, hold: Hold::Stopping { unacknowledged } }
-            }
+        (State::Admitted, false) => Standing::Holding {
+            record,
+            hold: Hold::Running,
         },
-        (State::Deactivated, true) => Standing::Waiting { record: Some(record), set_aside: Some(SetAside::Deactivated) },
-        (State::Evicting | State::Held | State::Waiting, true) => {
-            Standing::Waiting { record: Some(record), set_aside: held(job) }
+        (_, false) => Standing::Runaway,
+        (State::Admitted, true) => Standing::Holding {
+            record,
+            hold: Hold::Stopped,
+        },
+        (State::Evicting | State::Held, true) if !memory.pods_gone => {
+            match status::quota_return(&record, &job.status) {
+                QuotaReturn::Returned => Standing::Waiting {
+                    record: Some(record),
+                    set_aside: held(job),
+                },
+                back => {
+                    let unacknowledged = back == QuotaReturn::Unacknowledged;
+                    Standing::Holding {
+                        record,
+                        hold: Hold::Stopping { unacknowledged },
+                    }
+                }
+            }
         }
+        (State::Deactivated, true) => Standing::Waiting {
+            record: Some(record),
+            set_aside: Some(SetAside::Deactivated),
+        },
+        (State::Evicting | State::Held | State::Waiting, true) => Standing::Waiting {
+            record: Some(record),
+            set_aside: held(job),
+        },
     }
 }
 

@@ -47,7 +47,10 @@ impl Index {
             admitted_workloads: count(report.admitted),
             ..old.clone()
         };
-        (Some(&status) != queue.status.as_ref()).then(|| WantedStatus::ClusterQueue { name: name.to_owned(), status })
+        (Some(&status) != queue.status.as_ref()).then(|| WantedStatus::ClusterQueue {
+            name: name.to_owned(),
+            status,
+        })
     }
 
     /// The status that a LocalQueue should have, if it exists and has another.
@@ -65,7 +68,10 @@ impl Index {
             flavors_usage: local_flavors(&report, |usage| usage.admitted),
             ..old.clone()
         };
-        (Some(&status) != queue.status.as_ref()).then(|| WantedStatus::LocalQueue { key: key.clone(), status })
+        (Some(&status) != queue.status.as_ref()).then(|| WantedStatus::LocalQueue {
+            key: key.clone(),
+            status,
+        })
     }
 }
 
@@ -95,7 +101,11 @@ fn with_active(
         last_transition_time: unchanged_since
             .unwrap_or_else(|| K8sTime(timestamp(Time(now.0.div_euclid(1_000).saturating_mul(1_000))))),
     };
-    let mut conditions: Vec<Condition> = old.iter().filter(|condition| condition.type_ != ACTIVE).cloned().collect();
+    let mut conditions: Vec<Condition> = old
+        .iter()
+        .filter(|condition| condition.type_ != ACTIVE)
+        .cloned()
+        .collect();
     conditions.push(new);
     conditions
 }

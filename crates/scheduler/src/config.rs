@@ -101,7 +101,10 @@ impl TryFrom<Flags> for Config {
             flags.lease_renew_deadline,
             flags.lease_retry_period,
         );
-        ensure!(!flags.lease_retry_period.is_zero(), "--lease-retry-period must be more than zero");
+        ensure!(
+            !flags.lease_retry_period.is_zero(),
+            "--lease-retry-period must be more than zero"
+        );
         Ok(Self {
             namespace: flags.namespace,
             pod_name: flags.identity,
@@ -122,7 +125,9 @@ impl TryFrom<Flags> for Config {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: kube::core::Duration = text.parse().map_err(|error| format!("{error}; write it like 15s or 1m30s"))?;
+    let parsed: kube::core::Duration = text
+        .parse()
+        .map_err(|error| format!("{error}; write it like 15s or 1m30s"))?;
     if parsed.is_negative() {
         return Err("it must not be negative".to_owned());
     }
@@ -154,7 +159,9 @@ mod tests {
 
     #[test]
     fn lease_times_that_cannot_work_are_refused_with_their_names() {
-        let error = config(&["--lease-duration=2s", "--lease-renew-deadline=2s"]).unwrap_err().to_string();
+        let error = config(&["--lease-duration=2s", "--lease-renew-deadline=2s"])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("--lease-renew-deadline"), "{error}");
         assert!(config(&["--lease-duration=fast"]).is_err());
         assert!(config(&["--lease-retry-period=-1s"]).is_err());

@@ -18,14 +18,20 @@ const MANAGER: &str = "sluice-scheduler";
 
 /// Reads the ledger. An entry that is no time is dropped: its namespace is then opted in anew, which adopts, never suspends.
 pub(crate) async fn load(config_maps: &Api<ConfigMap>) -> Result<Ledger> {
-    let stored = config_maps.get_opt(CONFIG_MAP).await.context("failed to read the ledger of opted-in namespaces")?;
+    let stored = config_maps
+        .get_opt(CONFIG_MAP)
+        .await
+        .context("failed to read the ledger of opted-in namespaces")?;
     Ok(parse(stored.and_then(|map| map.data).unwrap_or_default()))
 }
 
 /// Stores the ledger as it is now.
 pub(crate) async fn store(config_maps: &Api<ConfigMap>, ledger: &Ledger) -> Result<()> {
     let map = ConfigMap {
-        metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(CONFIG_MAP.to_owned()),
+            ..ObjectMeta::default()
+        },
         data: Some(render(ledger)),
         ..ConfigMap::default()
     };
@@ -52,8 +58,11 @@ fn parse(data: BTreeMap<String, String>) -> Ledger {
 
 fn render(ledger: &Ledger) -> BTreeMap<String, String> {
     let text = |time: &Time| Timestamp::from_millisecond(time.0).unwrap_or_default().to_string();
-    let mut data: BTreeMap<String, String> =
-        ledger.opted_in.iter().map(|(namespace, time)| (namespace.to_string(), text(time))).collect();
+    let mut data: BTreeMap<String, String> = ledger
+        .opted_in
+        .iter()
+        .map(|(namespace, time)| (namespace.to_string(), text(time)))
+        .collect();
     data.extend(ledger.since.as_ref().map(|since| (SINCE.to_owned(), text(since))));
     data
 }
@@ -64,7 +73,10 @@ mod tests {
 
     #[test]
     fn a_stored_ledger_is_read_back_to_the_millisecond() {
-        let mut ledger = Ledger { since: Some(Time(1_700_000_000_123)), ..Ledger::default() };
+        let mut ledger = Ledger {
+            since: Some(Time(1_700_000_000_123)),
+            ..Ledger::default()
+        };
         ledger.opted_in.insert("team-a".into(), Time(1_700_000_001_456));
         assert_eq!(parse(render(&ledger)), ledger);
     }

@@ -29,8 +29,8 @@ use sluice_runtime::client::Clients;
 use sluice_runtime::events::{self, EventLimits, EventMetrics};
 use sluice_runtime::http::{self, Checks, Ops};
 use sluice_runtime::lease::{Candidate, LeaseConfig, LeaseMetrics, LeaseName, Timing};
-use sluice_runtime::watch::{PumpConfig, Watches};
 use sluice_runtime::shutdown;
+use sluice_runtime::watch::{PumpConfig, Watches};
 use tokio::sync::mpsc;
 
 pub use config::{Config, Flags};
@@ -81,7 +81,10 @@ pub async fn run(config: Config) -> Result<()> {
 
     let timeout = config.write_timeout();
     let reports = clients.write(timeout)?;
-    let reporter = events::Reporter { controller: EVENT_CONTROLLER.to_owned(), instance: identity.clone() };
+    let reporter = events::Reporter {
+        controller: EVENT_CONTROLLER.to_owned(),
+        instance: identity.clone(),
+    };
     let (publisher, publishing) = events::start(
         reports.clone(),
         reporter,
@@ -96,7 +99,10 @@ pub async fn run(config: Config) -> Result<()> {
         reporter,
         writes: clients.write(timeout)?,
         reads: clients.write(timeout)?,
-        limits: Limits { timeout, margin: config.write_margin() },
+        limits: Limits {
+            timeout,
+            margin: config.write_margin(),
+        },
         concurrency: config.write_concurrency,
     });
     let (orders, received) = mpsc::channel(4);
@@ -112,7 +118,12 @@ pub async fn run(config: Config) -> Result<()> {
 
     let synced = watches.synced();
     let ready = Checks::new().with("caches", move || synced.check());
-    let ops = Ops { registry, ready, live: Checks::new(), extra: axum::Router::new() };
+    let ops = Ops {
+        registry,
+        ready,
+        live: Checks::new(),
+        extra: axum::Router::new(),
+    };
     let server = http::serve(config.health_bind_address, ops, shutdown.clone())
         .await
         .context("failed to serve health and metrics")?;

@@ -49,7 +49,10 @@ pub(crate) struct Metrics {
 
 /// Kueue's buckets for queue waits: 1 s, 2.5 s, 5 s, doubling.
 fn wait_buckets(doublings: u32) -> Vec<f64> {
-    [1.0, 2.5].into_iter().chain((0..doublings).map(|power| 5.0 * f64::from(1_u32 << power))).collect()
+    [1.0, 2.5]
+        .into_iter()
+        .chain((0..doublings).map(|power| 5.0 * f64::from(1_u32 << power)))
+        .collect()
 }
 
 impl Metrics {
@@ -57,29 +60,102 @@ impl Metrics {
         let default = || prometheus::DEFAULT_BUCKETS.to_vec();
         let r = registry;
         Ok(Self {
-            attempts: Counter::register(r, "kueue_admission_attempts_total", "Scheduling passes by result: success if they admitted anything, else inadmissible.")?,
-            attempt_seconds: Histogram::register(r, "kueue_admission_attempt_duration_seconds", "Time that a scheduling pass took.", default())?,
-            pending: Gauge::register(r, "kueue_pending_workloads", "Jobs that wait, by whether they are tried (active) or set aside until something changes (inadmissible).")?,
+            attempts: Counter::register(
+                r,
+                "kueue_admission_attempts_total",
+                "Scheduling passes by result: success if they admitted anything, else inadmissible.",
+            )?,
+            attempt_seconds: Histogram::register(
+                r,
+                "kueue_admission_attempt_duration_seconds",
+                "Time that a scheduling pass took.",
+                default(),
+            )?,
+            pending: Gauge::register(
+                r,
+                "kueue_pending_workloads",
+                "Jobs that wait, by whether they are tried (active) or set aside until something changes (inadmissible).",
+            )?,
             reserving: Gauge::register(r, "kueue_reserving_active_workloads", "Jobs that hold quota.")?,
-            admitted_active: Gauge::register(r, "kueue_admitted_active_workloads", "Jobs that are admitted and hold quota.")?,
-            status: Gauge::register(r, "kueue_cluster_queue_status", "1 for the status that a ClusterQueue has: pending, active or terminating.")?,
-            quota_reserved: Counter::register(r, "kueue_quota_reserved_workloads_total", "Jobs that were given quota.")?,
-            quota_reserved_wait: Histogram::register(r, "kueue_quota_reserved_wait_time_seconds", "Time from a Job's queue time until it was given quota.", wait_buckets(12))?,
+            admitted_active: Gauge::register(
+                r,
+                "kueue_admitted_active_workloads",
+                "Jobs that are admitted and hold quota.",
+            )?,
+            status: Gauge::register(
+                r,
+                "kueue_cluster_queue_status",
+                "1 for the status that a ClusterQueue has: pending, active or terminating.",
+            )?,
+            quota_reserved: Counter::register(
+                r,
+                "kueue_quota_reserved_workloads_total",
+                "Jobs that were given quota.",
+            )?,
+            quota_reserved_wait: Histogram::register(
+                r,
+                "kueue_quota_reserved_wait_time_seconds",
+                "Time from a Job's queue time until it was given quota.",
+                wait_buckets(12),
+            )?,
             admitted: Counter::register(r, "kueue_admitted_workloads_total", "Jobs that were admitted.")?,
-            admission_wait: Histogram::register(r, "kueue_admission_wait_time_seconds", "Time from a Job's queue time until it was admitted.", wait_buckets(14))?,
+            admission_wait: Histogram::register(
+                r,
+                "kueue_admission_wait_time_seconds",
+                "Time from a Job's queue time until it was admitted.",
+                wait_buckets(14),
+            )?,
             evicted: Counter::register(r, "kueue_evicted_workloads_total", "Jobs that were evicted.")?,
             finished: Counter::register(r, "kueue_finished_workloads_total", "Admitted Jobs that finished.")?,
-            reservation: Gauge::register(r, "kueue_cluster_queue_resource_reservation", "Quota held, admitted or not.")?,
+            reservation: Gauge::register(
+                r,
+                "kueue_cluster_queue_resource_reservation",
+                "Quota held, admitted or not.",
+            )?,
             usage: Gauge::register(r, "kueue_cluster_queue_resource_usage", "Quota held by admitted Jobs.")?,
             nominal: Gauge::register(r, "kueue_cluster_queue_nominal_quota", "Nominal quota.")?,
-            local_pending: Gauge::register(r, "kueue_local_queue_pending_workloads", "Jobs that wait, by status, per LocalQueue.")?,
-            local_reserving: Gauge::register(r, "kueue_local_queue_reserving_active_workloads", "Jobs that hold quota, per LocalQueue.")?,
-            local_admitted_active: Gauge::register(r, "kueue_local_queue_admitted_active_workloads", "Jobs that are admitted and hold quota, per LocalQueue.")?,
-            local_status: Gauge::register(r, "kueue_local_queue_status", "1 for the value of the LocalQueue's condition Active.")?,
-            local_admitted: Counter::register(r, "kueue_local_queue_admitted_workloads_total", "Jobs that were admitted, per LocalQueue.")?,
-            local_admission_wait: Histogram::register(r, "kueue_local_queue_admission_wait_time_seconds", "Time from a Job's queue time until it was admitted, per LocalQueue.", wait_buckets(12))?,
-            writes: Counter::register(r, "sluice_job_writes_total", "Patches of Jobs by what they were for and what came of them.")?,
-            write_seconds: Histogram::register(r, "sluice_job_write_duration_seconds", "Time that a patch of a Job took.", default())?,
+            local_pending: Gauge::register(
+                r,
+                "kueue_local_queue_pending_workloads",
+                "Jobs that wait, by status, per LocalQueue.",
+            )?,
+            local_reserving: Gauge::register(
+                r,
+                "kueue_local_queue_reserving_active_workloads",
+                "Jobs that hold quota, per LocalQueue.",
+            )?,
+            local_admitted_active: Gauge::register(
+                r,
+                "kueue_local_queue_admitted_active_workloads",
+                "Jobs that are admitted and hold quota, per LocalQueue.",
+            )?,
+            local_status: Gauge::register(
+                r,
+                "kueue_local_queue_status",
+                "1 for the value of the LocalQueue's condition Active.",
+            )?,
+            local_admitted: Counter::register(
+                r,
+                "kueue_local_queue_admitted_workloads_total",
+                "Jobs that were admitted, per LocalQueue.",
+            )?,
+            local_admission_wait: Histogram::register(
+                r,
+                "kueue_local_queue_admission_wait_time_seconds",
+                "Time from a Job's queue time until it was admitted, per LocalQueue.",
+                wait_buckets(12),
+            )?,
+            writes: Counter::register(
+                r,
+                "sluice_job_writes_total",
+                "Patches of Jobs by what they were for and what came of them.",
+            )?,
+            write_seconds: Histogram::register(
+                r,
+                "sluice_job_write_duration_seconds",
+                "Time that a patch of a Job took.",
+                default(),
+            )?,
             leader: Gauge::register(r, "sluice_leader", "1 while this replica decides.")?,
         })
     }
@@ -91,7 +167,11 @@ impl Metrics {
 
     /// Counts what happened.
     pub(crate) fn count(&self, notice: &Notice, role: &str) {
-        let class = QueueClassLabels { cluster_queue: &notice.queue, priority_class: &notice.priority_class, replica_role: role };
+        let class = QueueClassLabels {
+            cluster_queue: &notice.queue,
+            priority_class: &notice.priority_class,
+            replica_role: role,
+        };
         let local = LocalClassLabels {
             name: &notice.local_queue,
             namespace: &notice.job.0,
@@ -122,9 +202,22 @@ impl Metrics {
 
     /// Shows a ClusterQueue as it is now.
     pub(crate) fn show_cluster_queue(&self, name: &Name, report: &QueueReport, role: &str) {
-        let labels = QueueLabels { cluster_queue: name, replica_role: role };
-        for (status, value) in [("active", report.pending_active), ("inadmissible", report.pending_inadmissible)] {
-            self.pending.set(&QueueStatusLabels { cluster_queue: name, status, replica_role: role }, number(value));
+        let labels = QueueLabels {
+            cluster_queue: name,
+            replica_role: role,
+        };
+        for (status, value) in [
+            ("active", report.pending_active),
+            ("inadmissible", report.pending_inadmissible),
+        ] {
+            self.pending.set(
+                &QueueStatusLabels {
+                    cluster_queue: name,
+                    status,
+                    replica_role: role,
+                },
+                number(value),
+            );
         }
         self.reserving.set(&labels, number(report.reserving));
         self.admitted_active.set(&labels, number(report.admitted));
@@ -134,7 +227,11 @@ impl Metrics {
             Err(_) => "pending",
         };
         for status in ["pending", "active", "terminating"] {
-            let labels = QueueStatusLabels { cluster_queue: name, status, replica_role: role };
+            let labels = QueueStatusLabels {
+                cluster_queue: name,
+                status,
+                replica_role: role,
+            };
             self.status.set(&labels, f64::from(u8::from(status == now)));
         }
         for usage in &report.usage {
@@ -145,7 +242,8 @@ impl Metrics {
                 resource: &usage.resource,
                 replica_role: role,
             };
-            self.reservation.set(&labels, amount(&usage.resource, usage.reserved.get()));
+            self.reservation
+                .set(&labels, amount(&usage.resource, usage.reserved.get()));
             self.usage.set(&labels, amount(&usage.resource, usage.admitted.get()));
             match usage.nominal {
                 Some(nominal) => self.nominal.set(&labels, amount(&usage.resource, nominal.get())),
@@ -157,15 +255,35 @@ impl Metrics {
     /// Shows a LocalQueue as it is now.
     pub(crate) fn show_local_queue(&self, key: &LocalQueueKey, report: &QueueReport, role: &str) {
         let (name, namespace) = (&*key.name, &*key.namespace);
-        for (status, value) in [("active", report.pending_active), ("inadmissible", report.pending_inadmissible)] {
-            self.local_pending.set(&LocalStatusLabels { name, namespace, status, replica_role: role }, number(value));
+        for (status, value) in [
+            ("active", report.pending_active),
+            ("inadmissible", report.pending_inadmissible),
+        ] {
+            self.local_pending.set(
+                &LocalStatusLabels {
+                    name,
+                    namespace,
+                    status,
+                    replica_role: role,
+                },
+                number(value),
+            );
         }
-        let labels = LocalLabels { name, namespace, replica_role: role };
+        let labels = LocalLabels {
+            name,
+            namespace,
+            replica_role: role,
+        };
         self.local_reserving.set(&labels, number(report.reserving));
         self.local_admitted_active.set(&labels, number(report.admitted));
         let now = if report.active.is_ok() { "True" } else { "False" };
         for active in ["True", "False", "Unknown"] {
-            let labels = LocalActiveLabels { name, namespace, active, replica_role: role };
+            let labels = LocalActiveLabels {
+                name,
+                namespace,
+                active,
+                replica_role: role,
+            };
             self.local_status.set(&labels, f64::from(u8::from(active == now)));
         }
     }
@@ -185,19 +303,36 @@ impl Metrics {
     pub(crate) fn forget_local_queue(&self, key: &LocalQueueKey, role: &str) {
         let (name, namespace) = (&*key.name, &*key.namespace);
         for status in ["active", "inadmissible"] {
-            self.local_pending.remove(&LocalStatusLabels { name, namespace, status, replica_role: role });
+            self.local_pending.remove(&LocalStatusLabels {
+                name,
+                namespace,
+                status,
+                replica_role: role,
+            });
         }
-        let labels = LocalLabels { name, namespace, replica_role: role };
+        let labels = LocalLabels {
+            name,
+            namespace,
+            replica_role: role,
+        };
         self.local_reserving.remove(&labels);
         self.local_admitted_active.remove(&labels);
         for active in ["True", "False", "Unknown"] {
-            self.local_status.remove(&LocalActiveLabels { name, namespace, active, replica_role: role });
+            self.local_status.remove(&LocalActiveLabels {
+                name,
+                namespace,
+                active,
+                replica_role: role,
+            });
         }
     }
 
     /// Counts a write and its duration.
     pub(crate) fn wrote(&self, kind: WriteKind, outcome: &str, seconds: f64) {
-        let labels = WriteLabels { kind: kind.as_str(), outcome };
+        let labels = WriteLabels {
+            kind: kind.as_str(),
+            outcome,
+        };
         self.writes.inc(&labels);
         self.write_seconds.observe(&labels, seconds);
     }
@@ -211,7 +346,11 @@ fn number(count: usize) -> f64 {
 /// Cpu in cores, everything else in its own unit, as Kueue shows them.
 #[expect(clippy::cast_precision_loss, reason = "Prometheus knows only floats")]
 fn amount(resource: &str, smallest: i64) -> f64 {
-    if resource == "cpu" { smallest as f64 / 1_000.0 } else { smallest as f64 }
+    if resource == "cpu" {
+        smallest as f64 / 1_000.0
+    } else {
+        smallest as f64
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "waits stay far below 2^53 milliseconds")]

@@ -26,7 +26,13 @@ const PAGE: u32 = 500;
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Lead, from this list of all Jobs on.
-    Reign { term: u64, hold: Hold, ledger: Ledger, jobs: Vec<JobView>, resource_version: u64 },
+    Reign {
+        term: u64,
+        hold: Hold,
+        ledger: Ledger,
+        jobs: Vec<JobView>,
+        resource_version: u64,
+    },
     /// Follow.
     Deposed { why: String },
 }
@@ -91,7 +97,10 @@ impl Throne {
         loop {
             match self.prepare(hold).await {
                 Ok(order) => return order,
-                Err(error) => tracing::warn!(error = format!("{error:#}"), "failed to begin to lead; tried again soon"),
+                Err(error) => tracing::warn!(
+                    error = format!("{error:#}"),
+                    "failed to begin to lead; tried again soon"
+                ),
             }
             tokio::time::sleep(backoff.pause()).await;
         }
@@ -110,8 +119,19 @@ impl Throne {
         let ledger = ledger::load(&config_maps).await?;
         let started = Instant::now();
         let (jobs, resource_version) = self.list_jobs().await?;
-        tracing::info!(jobs = jobs.len(), resource_version, seconds = started.elapsed().as_secs_f64(), "listed all Jobs");
-        Ok(Order::Reign { term, hold: hold.clone(), ledger, jobs, resource_version })
+        tracing::info!(
+            jobs = jobs.len(),
+            resource_version,
+            seconds = started.elapsed().as_secs_f64(),
+            "listed all Jobs"
+        );
+        Ok(Order::Reign {
+            term,
+            hold: hold.clone(),
+            ledger,
+            jobs,
+            resource_version,
+        })
     }
 
     /// All Jobs, read with quorum. The pages after the first are of the same moment.
@@ -121,7 +141,12 @@ impl Throne {
         let mut jobs = Vec::new();
         loop {
             let page = api.list(&params).await.context("failed to list all Jobs")?;
-            let version = page.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
+            let version = page
+                .metadata
+                .resource_version
+                .as_deref()
+                .and_then(|version| version.parse().ok())
+                .unwrap_or(0);
             jobs.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),

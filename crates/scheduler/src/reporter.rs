@@ -53,15 +53,16 @@ pub(crate) struct Clerk {
 }
 
 impl Reporter {
-    pub(crate) fn new(
-        client: Client,
-        namespace: &str,
-        timeout: Duration,
-        events: Publisher,
-    ) -> (Self, Clerk) {
+    pub(crate) fn new(client: Client, namespace: &str, timeout: Duration, events: Publisher) -> (Self, Clerk) {
         let desk = Arc::new(Mutex::new(Desk::default()));
         let news = Arc::new(Notify::new());
-        let clerk = Clerk { desk: desk.clone(), news: news.clone(), client, namespace: namespace.to_owned(), timeout };
+        let clerk = Clerk {
+            desk: desk.clone(),
+            news: news.clone(),
+            client,
+            namespace: namespace.to_owned(),
+            timeout,
+        };
         (Self { desk, news, events }, clerk)
     }
 
@@ -116,7 +117,10 @@ impl Clerk {
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "timed out".to_owned(),
         };
-        tracing::warn!(error, "failed to store the ledger of opted-in namespaces; tried again soon");
+        tracing::warn!(
+            error,
+            "failed to store the ledger of opted-in namespaces; tried again soon"
+        );
         tokio::time::sleep(self.timeout.min(Duration::from_secs(1))).await;
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         // A newer one that came meanwhile holds this one too.
@@ -133,7 +137,9 @@ impl Clerk {
                 let body = json!({"apiVersion": ClusterQueue::api_version(&()), "kind": ClusterQueue::kind(&()), "status": status});
                 let patch = Patch::Apply(&body);
                 let write = queues.patch_status(&name, &params, &patch);
-                let result = tokio::time::timeout(self.timeout, write).await.map(|result| result.map(drop));
+                let result = tokio::time::timeout(self.timeout, write)
+                    .await
+                    .map(|result| result.map(drop));
                 (name, result)
             }
             WantedStatus::LocalQueue { key, status } => {
@@ -141,14 +147,18 @@ impl Clerk {
                 let body = json!({"apiVersion": LocalQueue::api_version(&()), "kind": LocalQueue::kind(&()), "status": status});
                 let patch = Patch::Apply(&body);
                 let write = queues.patch_status(&key.name, &params, &patch);
-                let result = tokio::time::timeout(self.timeout, write).await.map(|result| result.map(drop));
+                let result = tokio::time::timeout(self.timeout, write)
+                    .await
+                    .map(|result| result.map(drop));
                 (format!("{}/{}", key.namespace, key.name), result)
             }
         };
         match result {
             Ok(Ok(())) => {}
             Ok(Err(kube::Error::Api(status))) if status.is_not_found() => {}
-            Ok(Err(error)) => tracing::warn!(object, %error, "failed to write the status of a queue; written again soon"),
+            Ok(Err(error)) => {
+                tracing::warn!(object, %error, "failed to write the status of a queue; written again soon")
+            }
             Err(_) => tracing::warn!(object, "writing the status of a queue timed out; written again soon"),
         }
     }
@@ -161,28 +171,49 @@ impl Reporter {
             Happening::Admitted { waited_ms, flavors } => {
                 let seconds = waited_ms / 1_000;
                 let queue = &notice.queue;
-                (Severity::Normal, "Started", format!("Admitted by ClusterQueue {queue} ({flavors}) after waiting {seconds} s"))
+                (
+                    Severity::Normal,
+                    "Started",
+                    format!("Admitted by ClusterQueue {queue} ({flavors}) after waiting {seconds} s"),
+                )
             }
-            Happening::Evicted { reason, message } => (Severity::Normal, "Stopped", format!("Evicted ({reason}): {message}")),
+            Happening::Evicted { reason, message } => {
+                (Severity::Normal, "Stopped", format!("Evicted ({reason}): {message}"))
+            }
             Happening::SuspendedLate => (
                 Severity::Warning,
                 "Suspended",
-                format!("It ran without having been admitted; it waits in LocalQueue {} now", notice.local_queue),
+                format!(
+                    "It ran without having been admitted; it waits in LocalQueue {} now",
+                    notice.local_queue
+                ),
             ),
             Happening::Adopted => (
                 Severity::Normal,
                 "Adopted",
-                format!("It ran when its namespace opted in; ClusterQueue {} is charged for it", notice.queue),
+                format!(
+                    "It ran when its namespace opted in; ClusterQueue {} is charged for it",
+                    notice.queue
+                ),
             ),
             Happening::Held => (
                 Severity::Normal,
                 "Held",
-                "Its owner suspended it, so its quota goes back; set spec.suspend to false to queue it again".to_owned(),
+                "Its owner suspended it, so its quota goes back; set spec.suspend to false to queue it again"
+                    .to_owned(),
             ),
-            Happening::Refused { kind, message, retry_ms } => (
+            Happening::Refused {
+                kind,
+                message,
+                retry_ms,
+            } => (
                 Severity::Warning,
                 "WriteRefused",
-                format!("Failed to {} it, tried again in {} s: {message}", kind.as_str(), retry_ms / 1_000),
+                format!(
+                    "Failed to {} it, tried again in {} s: {message}",
+                    kind.as_str(),
+                    retry_ms / 1_000
+                ),
             ),
             Happening::UnreadableRecord { message } => (
                 Severity::Warning,
@@ -196,7 +227,14 @@ impl Reporter {
 
     /// An event that says why a Job waits.
     pub(crate) fn waiting(&self, unit: &WaitingUnit) {
-        self.publish(&unit.job.0, &unit.job.1, &unit.uid, Severity::Warning, unit.kind.as_str(), unit.message.clone());
+        self.publish(
+            &unit.job.0,
+            &unit.job.1,
+            &unit.uid,
+            Severity::Warning,
+            unit.kind.as_str(),
+            unit.message.clone(),
+        );
     }
 
     fn publish(&self, namespace: &str, name: &str, uid: &str, severity: Severity, reason: &str, note: String) {

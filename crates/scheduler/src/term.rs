@@ -35,5 +35,9 @@ pub(crate) async fn begin(terms: &Api<Term>, name: &str, holder: &str, now_secon
 }
 
 fn spec(term: i64, holder: &str) -> TermSpec {
-    TermSpec { term, holder: holder.to_owned(), acquired_at: None }
+    TermSpec {
+        term,
+        holder: holder.to_owned(),
+        acquired_at: None,
+    }
 }

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::Status;
-use kube::Client;
 use sluice_index::{Answer, Write};
 use sluice_jobs::view::JobView;
 use sluice_runtime::lease::Hold;
@@ -45,6 +45,18 @@ pub(crate) async fn carry_out(client: Client, write: Write, hold: Hold, limits: 
         return Answer::Delayed;
     }
     let jobs: Api<JobView> = Api::namespaced(client, &write.namespace);
+    if let Some(patch) = write.status_patch {
+        match prepare(&jobs, &write.name, patch, limits).await {
+            Verdict::Done(()) => {}
+            Verdict::Refused(message) => return Answer::Refused { message },
+            // Nothing was started yet: whatever came of it, the next attempt reads the Job anew.
+            Verdict::GuardFailed | Verdict::Delayed | Verdict::Unknown => {
+                return read(&jobs, &write.name, &hold, limits)
+                    .await
+                    .map_or(Answer::Delayed, Answer::GuardFailed);
+            }
+        }
+    }
     let patch: Patch<()> = Patch::Json(write.patch);
     let sent = tokio::time::timeout(limits.timeout, jobs.patch(&write.name, &PatchParams::default(), &patch)).await;
     match sent.map_or(Verdict::Unknown, verdict) {
@@ -60,6 +72,14 @@ pub(crate) async fn carry_out(client: Client, write: Write, hold: Hold, limits: 
             None => Answer::Delayed,
         },
     }
+}
+
+/// The write to the status that some servers need before an admission.
+async fn prepare(jobs: &Api<JobView>, name: &str, patch: json_patch::Patch, limits: Limits) -> Verdict<()> {
+    let patch: Patch<()> = Patch::Json(patch);
+    let params = PatchParams::default();
+    let sent = tokio::time::timeout(limits.timeout, jobs.patch_status(name, &params, &patch)).await;
+    sent.map_or(Verdict::Unknown, |result| verdict(result.map(drop)))
 }
 
 /// Reads a Job with quorum until the API server answers. `None` when the lease ran out before it did.
@@ -97,7 +117,9 @@ fn of_status<T>(status: &Status) -> Verdict<T> {
 /// A `test` of a JSON Patch that does not hold is answered with 422, like a validation error, but with this sentence and
 /// no details (tried on 1.36.3).
 fn is_failed_guard(status: &Status) -> bool {
-    status.message.contains("the server rejected our request due to an error in our request")
+    status
+        .message
+        .contains("the server rejected our request due to an error in our request")
 }
 
 #[cfg(test)]
@@ -105,13 +127,23 @@ mod tests {
     use super::*;
 
     fn of(code: u16, message: &str) -> Verdict<()> {
-        of_status(&Status { code, message: message.to_owned(), ..Status::default() })
+        of_status(&Status {
+            code,
+            message: message.to_owned(),
+            ..Status::default()
+        })
     }
 
     #[test]
     fn a_failed_guard_is_told_from_a_validation_error_of_the_same_code() {
-        assert_eq!(of(422, "the server rejected our request due to an error in our request"), Verdict::GuardFailed);
-        assert!(matches!(of(422, "Job.batch \"a\" is invalid: spec.template: field is immutable"), Verdict::Refused(_)));
+        assert_eq!(
+            of(422, "the server rejected our request due to an error in our request"),
+            Verdict::GuardFailed
+        );
+        assert!(matches!(
+            of(422, "Job.batch \"a\" is invalid: spec.template: field is immutable"),
+            Verdict::Refused(_)
+        ));
     }
 
     #[test]
@@ -123,7 +155,12 @@ mod tests {
 
     #[test]
     fn each_kind_of_answer_has_its_verdict() {
-        for (code, verdict) in [(404, Verdict::GuardFailed), (409, Verdict::GuardFailed), (401, Verdict::Delayed), (429, Verdict::Delayed)] {
+        for (code, verdict) in [
+            (404, Verdict::GuardFailed),
+            (409, Verdict::GuardFailed),
+            (401, Verdict::Delayed),
+            (429, Verdict::Delayed),
+        ] {
             assert_eq!(of(code, "no"), verdict, "{code}");
         }
         for code in [400, 403, 413, 422] {

@@ -66,3 +66,50 @@ async fn connect(mut client: TcpStream, backends: Arc<Vec<SocketAddr>>, first: u
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+    /// A server that says one letter to everybody.
+    async fn speaker(letter: &'static [u8]) -> Result<(SocketAddr, JoinHandle<()>)> {
+        let listener = TcpListener::bind(ANY_PORT).await?;
+        let address = listener.local_addr()?;
+        let task = tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut client, letter).await });
+            }
+        });
+        Ok((address, task))
+    }
+
+    async fn heard(balancer: &Balancer, calls: usize) -> Result<String> {
+        let mut all = String::new();
+        for _ in 0..calls {
+            TcpStream::connect(balancer.address())
+                .await?
+                .read_to_string(&mut all)
+                .await?;
+        }
+        Ok(all)
+    }
+
+    #[tokio::test]
+    async fn calls_are_spread_and_a_backend_that_is_gone_is_passed_over() -> Result<()> {
+        let (first, gone) = speaker(b"a").await?;
+        let (second, _stays) = speaker(b"b").await?;
+        let balancer = Balancer::start(ANY_PORT, vec![first, second]).await?;
+        assert_eq!(heard(&balancer, 4).await?, "abab");
+        gone.abort();
+        // The listener is closed once the task is gone.
+        assert!(gone.await.is_err());
+        assert_eq!(heard(&balancer, 3).await?, "bbb");
+        Ok(())
+    }
+}

@@ -80,7 +80,8 @@ pub struct SluiceBinaries {
 }
 
 impl SluiceBinaries {
-    /// Brings them up to date with `cargo build`, once a process.
+    /// Brings them up to date with `cargo build`, once a process. Who has built them already, as part of the whole
+    /// workspace, says so by the variable `SLUICE_TESTKIT_BUILT`: another selection of packages would be another build.
     pub async fn locate() -> Result<Self> {
         static BUILT: OnceCell<SluiceBinaries> = OnceCell::const_new();
         BUILT.get_or_try_init(build_sluice).await.cloned()
@@ -97,6 +98,12 @@ async fn build_sluice() -> Result<SluiceBinaries> {
     let mut folder = executable.parent().context("the executable has no folder")?;
     if folder.ends_with("deps") {
         folder = folder.parent().context("the executable has no folder")?;
+    }
+    let built = SluiceBinaries {
+        folder: folder.to_owned(),
+    };
+    if std::env::var_os("SLUICE_TESTKIT_BUILT").is_some() {
+        return Ok(built);
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -121,9 +128,7 @@ async fn build_sluice() -> Result<SluiceBinaries> {
     if !status.success() {
         bail!("cargo build of the Sluice binaries failed: {status}");
     }
-    Ok(SluiceBinaries {
-        folder: folder.to_owned(),
-    })
+    Ok(built)
 }
 
 pub(crate) fn text(path: &Path) -> String {

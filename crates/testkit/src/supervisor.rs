@@ -94,6 +94,7 @@ struct State {
     children: BTreeMap<String, watch::Sender<Option<Exit>>>,
     next: u64,
     closed: bool,
+    detached: bool,
 }
 
 pub(crate) struct Supervisor {
@@ -201,7 +202,9 @@ impl Supervisor {
 
     /// Lets the plane outlive this process; SIGTERM to the supervisor ends it.
     pub(crate) async fn detach(&self) -> Result<()> {
-        self.ask(Line::new("detach")).await.map(drop)
+        self.ask(Line::new("detach")).await?;
+        lock(&self.state).detached = true;
+        Ok(())
     }
 
     /// How the child ended, None while it runs; None too for a name never started.
@@ -228,6 +231,9 @@ impl Supervisor {
 
     /// Closes the supervisor's standard input and waits until children and folder are gone.
     pub(crate) fn shut_down(&self) -> Result<()> {
+        if lock(&self.state).detached {
+            bail!("the plane is detached; end it with: kill {}", self.pid());
+        }
         drop(lock(&self.stdin).take());
         let status = lock(&self.process)
             .wait()
@@ -310,7 +316,7 @@ fn listen(lines: BufReader<ChildStdout>, state: &Mutex<State>) {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // The supervisor finishes on its own; a drop has nobody to report to.
+        // The supervisor finishes on its own, or stays because it is detached; a drop has nobody to report to.
         let _ = self.shut_down();
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use sluice_testkit::{
     Answer, AuditMark, FakeNode, FaultProxy, Match, Plane, PlaneOptions, Referee, Rule, Signal, Violation, annotations,
-    eventually, eventually_ok,
+    eventually,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -166,28 +166,65 @@ async fn children_are_stopped_killed_and_started_again_by_name() {
     assert!(format!("{:#}", missing.unwrap_err()).contains("no such file"));
 }
 
-#[tokio::test]
-async fn a_killed_owner_leaves_no_process_and_no_folder() {
+/// Starts a process that owns a bare plane; returns it with what it printed up to a line that starts with `last`.
+fn owner(arguments: &[&str], last: &str) -> Result<(std::process::Child, Vec<String>)> {
     let mut owner = Command::new(env!("CARGO_BIN_EXE_plane"))
-        .arg("bare")
+        .args(arguments)
         .env_remove("SLUICE_TESTKIT_KEEP")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
-    let folder: PathBuf = lines
-        .map_while(Result::ok)
-        .find_map(|line| line.strip_prefix("folder: ").map(PathBuf::from))
-        .unwrap();
+        .spawn()?;
+    let mut printed = Vec::new();
+    for line in BufReader::new(owner.stdout.take().context("no stdout")?).lines() {
+        printed.push(line?);
+        if printed.last().is_some_and(|line| line.starts_with(last)) {
+            break;
+        }
+    }
+    Ok((owner, printed))
+}
+
+fn after<'a>(printed: &'a [String], start: &str) -> Option<&'a str> {
+    printed.iter().find_map(|line| line.strip_prefix(start))
+}
+
+async fn until_nothing_is_left_of(folder: &Path) -> Result<()> {
+    eventually("everything is gone", SOON, || async {
+        let left = processes_in(folder);
+        if folder.exists() || !left.is_empty() {
+            Err(left)
+        } else {
+            Ok(())
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_killed_owner_leaves_no_process_and_no_folder() {
+    let (mut owner, printed) = owner(&["bare"], "folder: ").unwrap();
+    let folder = PathBuf::from(after(&printed, "folder: ").unwrap());
     assert!(processes_in(&folder).len() >= 3, "etcd, API server and supervisor run");
     owner.kill().unwrap();
     owner.wait().unwrap();
-    eventually_ok("everything is gone", SOON, || async {
-        !folder.exists() && processes_in(&folder).is_empty()
-    })
-    .await
-    .unwrap();
+    until_nothing_is_left_of(&folder).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_detached_plane_outlives_its_owner_until_it_is_told_to_end() {
+    let (mut owner, printed) = owner(&["bare", "detach"], "end it with: ").unwrap();
+    assert!(owner.wait().unwrap().success());
+    let folder = PathBuf::from(after(&printed, "folder: ").unwrap());
+    let kubeconfig = after(&printed, "export KUBECONFIG=").unwrap();
+    let kubectl = after(&printed, "kubectl is: ").unwrap();
+    let version = Command::new("sh")
+        .args(["-c", &format!("{kubectl} --kubeconfig={kubeconfig} get --raw /version")])
+        .output()
+        .unwrap();
+    assert!(version.status.success(), "{version:?}");
+    let end = after(&printed, "end it with: ").unwrap();
+    assert!(Command::new("sh").args(["-c", end]).status().unwrap().success());
+    until_nothing_is_left_of(&folder).await.unwrap();
 }
 
 #[tokio::test]

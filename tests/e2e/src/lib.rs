@@ -4,3 +4,4 @@
 
 pub mod jobs;
 pub mod manifests;
+pub mod scenario;

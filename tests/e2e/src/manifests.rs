@@ -4,7 +4,11 @@ use serde_json::{Value, json};
 
 /// A namespace, opted in or not.
 pub fn namespace(name: &str, opted_in: bool) -> Value {
-    let labels = if opted_in { json!({"kueue.x-k8s.io/managed-namespace": "true"}) } else { json!({}) };
+    let labels = if opted_in {
+        json!({"kueue.x-k8s.io/managed-namespace": "true"})
+    } else {
+        json!({})
+    };
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 

@@ -1,5 +1,9 @@
 //! Reviews as the API server sends them, and as it never would.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests count as no tests to clippy")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests count as no tests to clippy"
+)]
 
 mod robustness;
 mod stored_reviews;

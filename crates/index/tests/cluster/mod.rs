@@ -133,7 +133,13 @@ impl Cluster {
 
     pub(crate) fn begin_reign(&mut self, term: u64) {
         let now = self.now();
-        self.index.begin_reign(Reign { term, barrier: self.version }, now);
+        self.index.begin_reign(
+            Reign {
+                term,
+                barrier: self.version,
+            },
+            now,
+        );
         self.index.update_ledger(now);
     }
 
@@ -164,7 +170,9 @@ impl Cluster {
         if labelled {
             labels["kueue.x-k8s.io/queue-name"] = json!("default");
         }
-        let created = k8s_openapi::jiff::Timestamp::from_second(self.now / 1_000).unwrap().to_string();
+        let created = k8s_openapi::jiff::Timestamp::from_second(self.now / 1_000)
+            .unwrap()
+            .to_string();
         let job = json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {
@@ -203,7 +211,9 @@ impl Cluster {
     }
 
     pub(crate) fn record(&self, name: &str) -> Value {
-        let text = self.job(name)["metadata"]["annotations"]["sluice.internal/admission"].as_str().unwrap();
+        let text = self.job(name)["metadata"]["annotations"]["sluice.internal/admission"]
+            .as_str()
+            .unwrap();
         serde_json::from_str(text).unwrap()
     }
 
@@ -245,7 +255,9 @@ impl Cluster {
 
     /// The Job controller acknowledges a stop, and the last pod is gone.
     pub(crate) fn stopped(&mut self, name: &str) {
-        self.edit_status(name, |status| *status = json!({"conditions": [suspended_condition(true)]}));
+        self.edit_status(name, |status| {
+            *status = json!({"conditions": [suspended_condition(true)]})
+        });
         self.event(name);
     }
 
@@ -269,7 +281,8 @@ impl Cluster {
 
     pub(crate) fn label_namespace(&mut self, key: &str, value: &str) {
         self.namespace_labels.insert(key.to_owned(), value.to_owned());
-        self.index.set_namespace(NAMESPACE, self.namespace_labels.clone(), self.now());
+        self.index
+            .set_namespace(NAMESPACE, self.namespace_labels.clone(), self.now());
     }
 
     pub(crate) fn priority_class(&mut self, name: &str, value: i32) {
@@ -284,6 +297,11 @@ impl Cluster {
     pub(crate) fn edit_queue(&mut self, change: impl FnOnce(&mut Value)) {
         change(&mut self.queue);
         self.index.set_cluster_queue(read(&self.queue), self.now());
+    }
+
+    pub(crate) fn set_quota(&mut self, cores: i64) {
+        let path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota";
+        self.edit_queue(|queue| *queue.pointer_mut(path).unwrap() = json!(cores));
     }
 
     pub(crate) fn next_write(&mut self) -> Option<Write> {
@@ -361,7 +379,10 @@ impl Cluster {
         self.index.pass(self.now());
         let engine = self.index.engine().waiting(self.uid(name)).unwrap().reason.to_string();
         let told = self.index.take_changes().waiting;
-        let told = told.into_iter().find(|unit| &*unit.job.1 == name).map(|unit| unit.message);
+        let told = told
+            .into_iter()
+            .find(|unit| &*unit.job.1 == name)
+            .map(|unit| unit.message);
         told.unwrap_or(engine)
     }
 

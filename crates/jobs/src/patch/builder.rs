@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
         self.guard(guard);
     }
 
-    fn guard_annotation(&mut self, key: &str) {
+    pub(super) fn guard_annotation(&mut self, key: &str) {
         let guard = self.annotations.guard(key);
         self.guard(guard);
     }

@@ -11,7 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use json_patch::Patch;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_api::{annotations, labels};
 use thiserror::Error;
 
@@ -177,34 +177,56 @@ pub fn evict(job: &JobView, record: &Record, stop: Stop) -> Result<Write, PatchE
     builder.finish(record)
 }
 
-/// Suspends a managed Job that runs without a record: it slipped past the webhook.
+/// Suspends a managed Job that runs and was not admitted: it slipped past the webhook, or somebody started it while it waited.
 ///
-/// It gets what the webhook would have given it: the queue label, and the note that its owner created it running.
+/// A Job without a record gets what the webhook would have given it: the queue label, and the note that its owner created
+/// it running. A record that it has keeps its state.
 ///
 /// # Errors
-/// [`PatchError::Transition`] when the Job has a record.
+/// [`PatchError::Transition`] when the Job is admitted.
 pub fn suspend_late(job: &JobView, record: &Record, queue_label: Option<&str>) -> Result<Write, PatchError> {
     let mut builder = Builder::new(job)?;
-    if let Some(old) = builder.enter(State::Waiting)? {
-        return Err(PatchError::Transition {
-            from: old.state,
-            to: State::Waiting,
-        });
-    }
+    let state = match Record::parse(job.record_text().unwrap_or_default(), job.uid()) {
+        Ok(old) if old.state == State::Admitted => {
+            return Err(PatchError::Transition {
+                from: old.state,
+                to: State::Waiting,
+            });
+        }
+        Ok(old) => Some(old.state),
+        Err(_) => None,
+    };
+    builder.guard_annotation(annotations::ADMISSION);
     builder.guard_suspend();
     builder.guard_label(labels::QUEUE_NAME);
     builder.set_suspend(true);
     if let Some(queue) = queue_label.filter(|_| job.label(labels::QUEUE_NAME).is_none()) {
         builder.set_label(labels::QUEUE_NAME, queue);
     }
-    builder.set_annotation(annotations::CREATED_RUNNING, TRUE);
+    if state.is_none() {
+        builder.set_annotation(annotations::CREATED_RUNNING, TRUE);
+    }
     builder.finish(Record {
-        state: State::Waiting,
+        state: state.unwrap_or(State::Waiting),
         ..record.clone()
     })
 }
 
-/// Writes a record on a running Job without touching its spec: it ran before its namespace was opted in.
+/// Clears the start time of a suspended Job, through its status: while it is set, some servers accept no change of where
+/// the pods may run. The Job controller clears it itself where the feature gate
+/// `MutableSchedulingDirectivesForSuspendedJobs` (1.36) is on. None where there is nothing to clear.
+pub fn clear_start_time(job: &JobView) -> Option<Patch> {
+    let start_time = job.status.start_time.as_ref().filter(|_| job.is_suspended())?;
+    Some(Patch(vec![
+        builder::test(&["metadata", "uid"], json!(job.uid())),
+        builder::test(&["spec", "suspend"], json!(true)),
+        builder::test(&["status", "startTime"], json!(start_time)),
+        builder::remove(&["status", "startTime"]),
+    ]))
+}
+
+/// Writes a record on a running Job without touching its spec: it ran before its namespace was opted in. That its owner
+/// created it running is noted, so that the owner can hold it.
 ///
 /// # Errors
 /// [`PatchError::Transition`] when the Job has a record.
@@ -217,6 +239,7 @@ pub fn adopt(job: &JobView, record: &Record) -> Result<Write, PatchError> {
         });
     }
     builder.guard_suspend();
+    builder.set_annotation(annotations::CREATED_RUNNING, TRUE);
     let record = Record {
         state: State::Admitted,
         delta: Delta::default(),

@@ -445,25 +445,49 @@ fn a_job_that_slipped_past_the_webhook_is_suspended_labelled_and_noted() {
     });
     assert_eq!(job, expected);
     assert_eq!(current(&job).state, State::Waiting);
+    job["spec"]["suspend"] = json!(false);
+    let again = suspend_late(&fixture::view(&job), &current(&job), None).unwrap();
+    send(&mut job, &again);
+    assert_eq!(
+        job["spec"]["suspend"],
+        json!(true),
+        "somebody started it while it waited"
+    );
+    assert_eq!(current(&job).state, State::Waiting);
     assert!(matches!(
-        suspend_late(&fixture::view(&job), &record(State::Waiting), None).unwrap_err(),
+        suspend_late(&fixture::view(&running()), &record(State::Waiting), None).unwrap_err(),
         PatchError::Transition {
-            from: State::Waiting,
+            from: State::Admitted,
             ..
         }
     ));
 }
 
 #[test]
-fn an_adoption_writes_the_record_and_nothing_else() {
+fn only_a_suspended_job_with_a_start_time_has_one_to_clear() {
+    let mut job = fixture::waiting_job();
+    assert!(clear_start_time(&fixture::view(&job)).is_none());
+    job["status"]["startTime"] = json!("2026-11-30T10:00:00Z");
+    let patch = clear_start_time(&fixture::view(&job)).unwrap();
+    let started = with(&job, |job| job["spec"]["suspend"] = json!(false));
+    assert!(clear_start_time(&fixture::view(&started)).is_none());
+    crate::apply::apply(&mut job, &patch).unwrap();
+    assert!(job["status"].get("startTime").is_none());
+}
+
+#[test]
+fn an_adoption_writes_the_record_and_that_its_owner_created_it_running() {
     let before = with(&fixture::waiting_job(), |job| job["spec"]["suspend"] = json!(false));
     let mut job = before.clone();
     let write = adopt(&fixture::view(&job), &record(State::Waiting)).unwrap();
     send(&mut job, &write);
     assert_eq!(
         job,
-        with(&before, |job| job["metadata"]["annotations"] =
-            json!({RECORD: write.annotation}))
+        with(
+            &before,
+            |job| job["metadata"]["annotations"] =
+                json!({"sluice.internal/created-running": "true", RECORD: write.annotation})
+        )
     );
     assert_eq!(current(&job).state, State::Admitted);
     assert!(adopt(&fixture::view(&job), &record(State::Waiting)).is_err());

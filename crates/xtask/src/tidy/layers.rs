@@ -89,7 +89,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "sluice-e2e",
         pure: false,
-        uses: &["sluice-testkit", "sluice-jobs", "sluice-index"],
+        // The engine too: scenarios are played against it alone, with its times and ids.
+        uses: &["sluice-testkit", "sluice-jobs", "sluice-index", "sluice-engine"],
     },
     Layer {
         name: "xtask",

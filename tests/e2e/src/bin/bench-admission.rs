@@ -45,7 +45,10 @@ async fn main() -> Result<()> {
     let admitted = admit_all(&client).await?;
     let ceiling = bare_loop(&client).await?;
     let users = [sluice.scheduler_user()?, sluice.webhook_user()?];
-    let writes = plane.audit().job_writes(mark, |user| users.iter().any(|ours| ours == user))?.len();
+    let writes = plane
+        .audit()
+        .job_writes(mark, |user| users.iter().any(|ours| ours == user))?
+        .len();
     report(admitted, ceiling, writes)
 }
 
@@ -60,7 +63,10 @@ fn report(admitted: Duration, ceiling: Duration, writes: usize) -> Result<()> {
     });
     let folder = repository().join("target/bench");
     std::fs::create_dir_all(&folder)?;
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("results.jsonl"))?;
+    let mut file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join("results.jsonl"))?;
     writeln!(file, "{line}").context("failed to append to target/bench/results.jsonl")?;
     println!("{line}");
     Ok(())
@@ -90,7 +96,8 @@ async fn create(client: &Client, namespace: &str, suspended: bool) -> Result<()>
                 } else {
                     manifest = labelled(manifest, "kueue.x-k8s.io/queue-name", "default");
                 }
-                api.create(&PostParams::default(), &serde_json::from_value(manifest)?).await?;
+                api.create(&PostParams::default(), &serde_json::from_value(manifest)?)
+                    .await?;
                 anyhow::Ok(())
             }
         })
@@ -112,19 +119,33 @@ async fn until_queued(plane: &Plane) -> Result<()> {
 /// Raises the quota and waits until the watch shows the last admission.
 async fn admit_all(client: &Client) -> Result<Duration> {
     let jobs: Api<Job> = Api::namespaced(client.clone(), NAMESPACE);
-    let version = jobs.list_metadata(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
-    let mut events = std::pin::pin!(jobs.watch_metadata(&WatchParams::default().timeout(280), &version).await?);
+    let version = jobs
+        .list_metadata(&ListParams::default())
+        .await?
+        .metadata
+        .resource_version
+        .unwrap_or_default();
+    let mut events = std::pin::pin!(
+        jobs.watch_metadata(&WatchParams::default().timeout(280), &version)
+            .await?
+    );
     let queues: Api<ClusterQueue> = Api::all(client.clone());
     let path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota";
     let raise = serde_json::from_value(json!([{"op": "replace", "path": path, "value": "10000"}]))?;
     let mut admitted = BTreeSet::new();
     let started = Instant::now();
-    queues.patch("bench", &PatchParams::default(), &Patch::<()>::Json(raise)).await?;
+    queues
+        .patch("bench", &PatchParams::default(), &Patch::<()>::Json(raise))
+        .await?;
     while admitted.len() < JOBS {
         let event = tokio::time::timeout(Duration::from_secs(60), events.try_next()).await;
         let event = event.with_context(|| format!("only {} of {JOBS} were admitted", admitted.len()))??;
         if let Some(WatchEvent::Modified(job)) = event {
-            let record = job.metadata.annotations.as_ref().and_then(|all| all.get("sluice.internal/admission"));
+            let record = job
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get("sluice.internal/admission"));
             if record.is_some_and(|record| record.contains(r#""state":"Admitted""#)) {
                 admitted.insert(job.metadata.name);
             }
@@ -143,7 +164,9 @@ async fn bare_loop(client: &Client) -> Result<Duration> {
         .map(|(name, patch)| {
             let api = api.clone();
             async move {
-                let answer: Job = api.patch(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await?;
+                let answer: Job = api
+                    .patch(&name, &PatchParams::default(), &Patch::<()>::Json(patch))
+                    .await?;
                 ensure!(stage(&answer) == Stage::Running, "{name} was not started");
                 anyhow::Ok(())
             }

@@ -27,7 +27,13 @@ const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 async fn main() -> Result<()> {
     let keep = std::env::var("KEEP").is_ok_and(|value| value == "1");
     println!("demo: starting etcd, the API server, the controllers and fake nodes");
-    let plane = Arc::new(Plane::start(PlaneOptions { keep_folder: keep, ..PlaneOptions::with_nodes() }).await?);
+    let plane = Arc::new(
+        Plane::start(PlaneOptions {
+            keep_folder: keep,
+            ..PlaneOptions::with_nodes()
+        })
+        .await?,
+    );
     println!("demo: installing the chart and starting sluice-webhook and sluice-scheduler");
     let sluice = Sluice::start(&plane).await?;
     let started = Instant::now();
@@ -43,11 +49,21 @@ async fn main() -> Result<()> {
     let verdict = referee.settled().await;
     let users = [sluice.scheduler_user()?, sluice.webhook_user()?];
     let admissions = verdict.total_admissions();
-    let writes = eventually("the audit log shows a write for each admission", Duration::from_secs(10), || async {
-        let writes = plane.audit().job_writes(mark, |user| users.iter().any(|ours| ours == user))?;
-        ensure!(writes.len() as u64 >= admissions, "{} writes, {admissions} admissions", writes.len());
-        anyhow::Ok(writes.len())
-    })
+    let writes = eventually(
+        "the audit log shows a write for each admission",
+        Duration::from_secs(10),
+        || async {
+            let writes = plane
+                .audit()
+                .job_writes(mark, |user| users.iter().any(|ours| ours == user))?;
+            ensure!(
+                writes.len() as u64 >= admissions,
+                "{} writes, {admissions} admissions",
+                writes.len()
+            );
+            anyhow::Ok(writes.len())
+        },
+    )
     .await?;
     let completed = jobs.iter().filter(|job| stage(job) == Stage::Completed).count();
     summary(&jobs, &verdict.peaks);
@@ -64,7 +80,10 @@ async fn main() -> Result<()> {
         ratio(writes, admissions),
         started.elapsed().as_secs_f64(),
     );
-    ensure!(completed == jobs.len() && verdict.violations.is_empty(), "not every Job completed cleanly: {verdict:#?}");
+    ensure!(
+        completed == jobs.len() && verdict.violations.is_empty(),
+        "not every Job completed cleanly: {verdict:#?}"
+    );
     Ok(())
 }
 
@@ -74,8 +93,11 @@ fn ratio(writes: usize, admissions: u64) -> f64 {
 }
 
 async fn set_up(plane: &Plane) -> Result<()> {
-    let mut objects =
-        vec![flavor("default", serde_json::json!({})), priority_class("urgent", 1000), priority_class("normal", 100)];
+    let mut objects = vec![
+        flavor("default", serde_json::json!({})),
+        priority_class("urgent", 1000),
+        priority_class("normal", 100),
+    ];
     for (team, cores, _) in TEAMS {
         objects.push(namespace(team, true));
         objects.push(cluster_queue(team, "default", &cores.to_string()));
@@ -108,16 +130,26 @@ async fn create_jobs(plane: Arc<Plane>) -> Result<()> {
 async fn show_until_done(plane: &Plane) -> Result<Vec<Job>> {
     let api: Api<Job> = Api::all(plane.client().await?);
     let deadline = Instant::now() + PATIENCE;
-    let wanted: usize = TEAMS.iter().map(|(_, _, count)| usize::try_from(*count)).sum::<Result<usize, _>>()?;
+    let wanted: usize = TEAMS
+        .iter()
+        .map(|(_, _, count)| usize::try_from(*count))
+        .sum::<Result<usize, _>>()?;
     let mut screen = Screen::new();
     loop {
         let jobs: Vec<Job> = api.list(&ListParams::default()).await?.items;
         screen.show(&jobs)?;
-        let ended = jobs.iter().filter(|job| matches!(stage(job), Stage::Completed | Stage::Failed)).count();
+        let ended = jobs
+            .iter()
+            .filter(|job| matches!(stage(job), Stage::Completed | Stage::Failed))
+            .count();
         if ended == wanted {
             return Ok(jobs);
         }
-        ensure!(Instant::now() < deadline, "only {ended} of {wanted} Jobs ended within {PATIENCE:?}\n{}", plane.log_tails(20));
+        ensure!(
+            Instant::now() < deadline,
+            "only {ended} of {wanted} Jobs ended within {PATIENCE:?}\n{}",
+            plane.log_tails(20)
+        );
         tokio::time::sleep(REFRESH).await;
     }
 }
@@ -132,7 +164,12 @@ struct Screen {
 
 impl Screen {
     fn new() -> Self {
-        Self { terminal: std::io::stdout().is_terminal(), lines: 0, last: String::new(), started: Instant::now() }
+        Self {
+            terminal: std::io::stdout().is_terminal(),
+            lines: 0,
+            last: String::new(),
+            started: Instant::now(),
+        }
     }
 
     fn show(&mut self, jobs: &[Job]) -> Result<()> {
@@ -157,7 +194,9 @@ impl Screen {
 }
 
 fn team_jobs<'a>(jobs: &'a [Job], team: &str) -> Vec<&'a Job> {
-    jobs.iter().filter(|job| job.metadata.namespace.as_deref() == Some(team)).collect()
+    jobs.iter()
+        .filter(|job| job.metadata.namespace.as_deref() == Some(team))
+        .collect()
 }
 
 fn pods(job: &Job) -> u32 {
@@ -166,7 +205,10 @@ fn pods(job: &Job) -> u32 {
 }
 
 fn in_use(jobs: &[&Job]) -> u32 {
-    jobs.iter().filter(|job| stage(job) == Stage::Running).map(|job| pods(job)).sum()
+    jobs.iter()
+        .filter(|job| stage(job) == Stage::Running)
+        .map(|job| pods(job))
+        .sum()
 }
 
 fn counts(jobs: &[Job]) -> String {
@@ -196,9 +238,16 @@ fn table(jobs: &[Job]) -> String {
         let mut lines: BTreeMap<Stage, Vec<String>> = BTreeMap::new();
         for job in own {
             let name = job.metadata.name.clone().unwrap_or_default();
-            lines.entry(stage(job)).or_default().push(format!("{name}({})", pods(job)));
+            lines
+                .entry(stage(job))
+                .or_default()
+                .push(format!("{name}({})", pods(job)));
         }
-        for (stage, label) in [(Stage::Held, "held"), (Stage::Running, "running"), (Stage::Completed, "completed")] {
+        for (stage, label) in [
+            (Stage::Held, "held"),
+            (Stage::Running, "running"),
+            (Stage::Completed, "completed"),
+        ] {
             let names = lines.get(&stage).map(Vec::as_slice).unwrap_or_default();
             let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
             let more = if names.len() > 5 { " ..." } else { "" };
@@ -212,16 +261,29 @@ fn summary(jobs: &[Job], peaks: &BTreeMap<(String, String, String), sluice_testk
     println!("\nRead back from the API server:");
     for ((queue, flavor, resource), peak) in peaks {
         let quota = peak.quota.as_deref().unwrap_or("-");
-        println!("  {queue}: highest usage of {resource} in flavor {flavor}: {} of {quota}", peak.used);
+        println!(
+            "  {queue}: highest usage of {resource} in flavor {flavor}: {} of {quota}",
+            peak.used
+        );
     }
     for class in ["urgent", "normal"] {
         let waits: Vec<f64> = jobs
             .iter()
-            .filter(|job| job.metadata.labels.as_ref().and_then(|labels| labels.get(PRIORITY_LABEL)).is_some_and(|own| own == class))
+            .filter(|job| {
+                job.metadata
+                    .labels
+                    .as_ref()
+                    .and_then(|labels| labels.get(PRIORITY_LABEL))
+                    .is_some_and(|own| own == class)
+            })
             .filter_map(waited)
             .collect();
         let longest = waits.iter().copied().fold(0.0, f64::max);
-        println!("  {class}: {} Jobs waited {:.1} s on average, {longest:.1} s at most", waits.len(), mean(&waits));
+        println!(
+            "  {class}: {} Jobs waited {:.1} s on average, {longest:.1} s at most",
+            waits.len(),
+            mean(&waits)
+        );
     }
 }
 

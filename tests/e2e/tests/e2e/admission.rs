@@ -14,12 +14,17 @@ async fn a_job_of_an_opted_in_namespace_is_held_without_a_pod_and_starts_when_th
     team.create("a", 2, "100ms").await?;
     team.until_pending(1).await?;
     let job = team.get("a").await?;
-    ensure!(job.metadata.generation == Some(1), "it was stored suspended, never changed");
+    ensure!(
+        job.metadata.generation == Some(1),
+        "it was stored suspended, never changed"
+    );
     ensure!(job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true));
     ensure!(team.pods("a").await?.is_empty());
     team.set_quota("2").await?;
     team.until("a", Stage::Completed).await?;
-    let status = team.until_status("its quota is given back", |status| status["reservingWorkloads"] == 0).await?;
+    let status = team
+        .until_status("its quota is given back", |status| status["reservingWorkloads"] == 0)
+        .await?;
     ensure!(status["flavorsUsage"][0]["resources"][0]["total"] == "0", "{status}");
     Ok(())
 }
@@ -54,7 +59,10 @@ async fn a_job_with_the_queue_label_is_queued_in_any_namespace() -> Result<()> {
 async fn higher_priority_goes_first() -> Result<()> {
     let world = world().await?;
     let team = world.team("priority", "0").await?;
-    let classes = [manifests::priority_class("prio-high", 1000), manifests::priority_class("prio-low", 10)];
+    let classes = [
+        manifests::priority_class("prio-high", 1000),
+        manifests::priority_class("prio-low", 10),
+    ];
     team.kubectl.apply(&manifests::list(classes)).await?;
     team.create_with_class("low", "prio-low", "100ms").await?;
     team.create("none", 1, "100ms").await?;
@@ -64,7 +72,11 @@ async fn higher_priority_goes_first() -> Result<()> {
     for name in ["low", "none", "high"] {
         team.until(name, Stage::Completed).await?;
     }
-    ensure!(team.admission_order().await? == ["high", "low", "none"], "{:?}", team.admission_order().await?);
+    ensure!(
+        team.admission_order().await? == ["high", "low", "none"],
+        "{:?}",
+        team.admission_order().await?
+    );
     Ok(())
 }
 
@@ -82,7 +94,11 @@ async fn equal_priorities_go_in_order_of_creation_then_of_uid() -> Result<()> {
         team.until(&name_of(job), Stage::Completed).await?;
     }
     let expected: Vec<String> = expected.iter().map(name_of).collect();
-    ensure!(team.admission_order().await? == expected, "{:?} instead of {expected:?}", team.admission_order().await?);
+    ensure!(
+        team.admission_order().await? == expected,
+        "{:?} instead of {expected:?}",
+        team.admission_order().await?
+    );
     Ok(())
 }
 
@@ -114,8 +130,14 @@ async fn flavors_are_tried_in_order_and_their_nodes_get_the_pods() -> Result<()>
     let world = world().await?;
     let kubectl = world.plane.kubectl();
     let mut spot = manifests::flavor("spot", json!({"pool": "spot"}));
-    spot["spec"]["tolerations"] = json!([{"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
-    kubectl.apply(&manifests::list([spot, manifests::flavor("reserved", json!({"pool": "reserved"}))])).await?;
+    spot["spec"]["tolerations"] =
+        json!([{"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
+    kubectl
+        .apply(&manifests::list([
+            spot,
+            manifests::flavor("reserved", json!({"pool": "reserved"})),
+        ]))
+        .await?;
     let mut queue = manifests::cluster_queue("flavors", "reserved", "1");
     queue["spec"]["resourceGroups"][0]["flavors"] = json!([
         {"name": "reserved", "resources": [{"name": "cpu", "nominalQuota": 1}]},
@@ -158,9 +180,17 @@ async fn each_admitted_job_costs_one_write() -> Result<()> {
         anyhow::Ok(writes)
     })
     .await?;
-    let each: Vec<_> = writes.iter().map(|write| (&write.verb, &write.subresource, &write.name, write.code)).collect();
+    let each: Vec<_> = writes
+        .iter()
+        .map(|write| (&write.verb, &write.subresource, &write.name, write.code))
+        .collect();
     ensure!(writes.len() == 12, "{each:?}");
-    ensure!(writes.iter().all(|write| write.verb == "patch" && write.subresource.is_empty() && write.succeeded()), "{each:?}");
+    ensure!(
+        writes
+            .iter()
+            .all(|write| write.verb == "patch" && write.subresource.is_empty() && write.succeeded()),
+        "{each:?}"
+    );
     Ok(())
 }
 
@@ -199,7 +229,17 @@ async fn pods_that_succeed_early_give_their_quota_back_early() -> Result<()> {
     team.create("b", 1, "100ms").await?;
     team.until_pending(1).await?;
     let done = json!({"status": {"phase": "Succeeded"}}).to_string();
-    let patch = ["patch", "pod", &pod, "-n", "early", "--subresource=status", "--type=merge", "-p", &done];
+    let patch = [
+        "patch",
+        "pod",
+        &pod,
+        "-n",
+        "early",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &done,
+    ];
     team.kubectl.run(&patch, "").await?.ok()?;
     team.until("b", Stage::Completed).await?;
     ensure!(team.stage("a").await? == Stage::Running);
@@ -214,7 +254,11 @@ async fn events_tell_why_a_job_waits_and_that_it_started() -> Result<()> {
     team.until("small", Stage::Completed).await?;
     let events = |name: &'static str| {
         let kubectl = team.kubectl.clone();
-        async move { kubectl.get(&format!("events -n events --field-selector=involvedObject.name={name}")).await }
+        async move {
+            kubectl
+                .get(&format!("events -n events --field-selector=involvedObject.name={name}"))
+                .await
+        }
     };
     eventually("the event says that it exceeds the quota", PATIENCE, || async {
         let events = events("big").await?;
@@ -235,18 +279,26 @@ async fn events_tell_why_a_job_waits_and_that_it_started() -> Result<()> {
 async fn a_job_without_a_queue_to_go_to_is_held_with_a_warning_and_starts_once_there_is_one() -> Result<()> {
     let world = world().await?;
     let kubectl = world.plane.kubectl();
-    kubectl.apply(&manifests::namespace("no-queue", true).to_string()).await?;
+    kubectl
+        .apply(&manifests::namespace("no-queue", true).to_string())
+        .await?;
     let job = manifests::job("no-queue", "a", 1, "1", "100ms");
     eventually("the webhook knows the namespace", PATIENCE, || async {
-        let output = kubectl.run(&["create", "--dry-run=server", "-f", "-"], &job.to_string()).await?;
+        let output = kubectl
+            .run(&["create", "--dry-run=server", "-f", "-"], &job.to_string())
+            .await?;
         ensure!(output.stderr.contains("Warning"), "{}", output.stderr);
         anyhow::Ok(())
     })
     .await?;
     let said = kubectl.run(&["create", "-f", "-"], &job.to_string()).await?;
     ensure!(said.stderr.contains("LocalQueue"), "{}", said.stderr);
-    let team = world.team_with("no-queue", false, manifests::cluster_queue("no-queue", "any", "1")).await?;
-    kubectl.apply(&manifests::namespace("no-queue", true).to_string()).await?;
+    let team = world
+        .team_with("no-queue", false, manifests::cluster_queue("no-queue", "any", "1"))
+        .await?;
+    kubectl
+        .apply(&manifests::namespace("no-queue", true).to_string())
+        .await?;
     team.until("a", Stage::Completed).await?;
     ensure!(team.get("a").await?.metadata.labels.unwrap_or_default()[QUEUE_LABEL] == "default");
     Ok(())
@@ -260,7 +312,9 @@ async fn a_cluster_queue_that_uses_what_is_not_acted_on_says_so_and_admits_nothi
     let team = world.team_with("cohort", true, queue).await?;
     team.create("a", 1, "1s").await?;
     let status = team
-        .until_status("it is inactive", |status| status["conditions"][0]["status"] == "False" && status["pendingWorkloads"] == 1)
+        .until_status("it is inactive", |status| {
+            status["conditions"][0]["status"] == "False" && status["pendingWorkloads"] == 1
+        })
         .await?;
     let message = status["conditions"][0]["message"].as_str().unwrap_or_default();
     ensure!(message.contains("spec.cohortName"), "{message}");

@@ -44,7 +44,9 @@ async fn send(team: &Team<'_>, how: How, manifest: &Value) -> Result<KubectlOutp
     match how {
         How::ApplyTwice => team.kubectl.run(&["apply", "-f", "-"], &text).await,
         How::ServerSideApplyByForce => {
-            team.kubectl.run(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &text).await
+            team.kubectl
+                .run(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &text)
+                .await
         }
         How::Replace => team.kubectl.run(&["replace", "-f", "-"], &text).await,
     }
@@ -55,8 +57,13 @@ async fn for_replace(team: &Team<'_>, name: &str, manifest: &Value) -> Result<Va
     let live = team.kubectl.get(&format!("job {name} -n {}", team.name)).await?;
     let mut job = manifest.clone();
     job["spec"]["selector"] = live["spec"]["selector"].clone();
-    let labels = job["spec"]["template"]["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-    let generated = live["spec"]["template"]["metadata"]["labels"].as_object().context("no labels")?;
+    let labels = job["spec"]["template"]["metadata"]["labels"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let generated = live["spec"]["template"]["metadata"]["labels"]
+        .as_object()
+        .context("no labels")?;
     let mut all = serde_json::Map::new();
     for (key, value) in generated {
         if key.contains("controller-uid") || key.contains("job-name") {
@@ -69,8 +76,15 @@ async fn for_replace(team: &Team<'_>, name: &str, manifest: &Value) -> Result<Va
 }
 
 async fn apply_again(team: &Team<'_>, how: How, name: &str, manifest: &Value) -> Result<()> {
-    let again = if how == How::Replace { for_replace(team, name, manifest).await? } else { manifest.clone() };
-    send(team, how, &again).await?.ok().with_context(|| format!("{how:?} {name}"))?;
+    let again = if how == How::Replace {
+        for_replace(team, name, manifest).await?
+    } else {
+        manifest.clone()
+    };
+    send(team, how, &again)
+        .await?
+        .ok()
+        .with_context(|| format!("{how:?} {name}"))?;
     Ok(())
 }
 
@@ -96,20 +110,48 @@ async fn each(team: &Team<'_>, running: bool) -> Result<()> {
 }
 
 fn unchanged(name: &str, before: &Value, after: &Value) -> Result<()> {
-    ensure!(before["metadata"]["uid"] == after["metadata"]["uid"], "{name} was made anew");
-    ensure!(before["spec"]["suspend"] == after["spec"]["suspend"], "{name}: suspend is {}", after["spec"]["suspend"]);
+    ensure!(
+        before["metadata"]["uid"] == after["metadata"]["uid"],
+        "{name} was made anew"
+    );
+    ensure!(
+        before["spec"]["suspend"] == after["spec"]["suspend"],
+        "{name}: suspend is {}",
+        after["spec"]["suspend"]
+    );
     for field in ["nodeSelector", "tolerations"] {
         let of = |job: &Value| job["spec"]["template"]["spec"][field].clone();
-        ensure!(of(before) == of(after), "{name}: {field} was {} and is {}", of(before), of(after));
+        ensure!(
+            of(before) == of(after),
+            "{name}: {field} was {} and is {}",
+            of(before),
+            of(after)
+        );
     }
     let labels = |job: &Value| job["spec"]["template"]["metadata"]["labels"].clone();
-    ensure!(labels(before) == labels(after), "{name}: labels were {} and are {}", labels(before), labels(after));
+    ensure!(
+        labels(before) == labels(after),
+        "{name}: labels were {} and are {}",
+        labels(before),
+        labels(after)
+    );
     for key in ["sluice.internal/admission", "sluice.internal/created-running"] {
         let of = |job: &Value| job["metadata"]["annotations"][key].clone();
-        ensure!(of(before) == of(after), "{name}: {key} was {} and is {}", of(before), of(after));
+        ensure!(
+            of(before) == of(after),
+            "{name}: {key} was {} and is {}",
+            of(before),
+            of(after)
+        );
     }
-    ensure!(after["metadata"]["annotations"]["sluice.internal/hold"].is_null(), "{name} is held");
-    ensure!(after["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default", "{name} lost its queue");
+    ensure!(
+        after["metadata"]["annotations"]["sluice.internal/hold"].is_null(),
+        "{name} is held"
+    );
+    ensure!(
+        after["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default",
+        "{name} lost its queue"
+    );
     Ok(())
 }
 
@@ -130,9 +172,17 @@ async fn a_running_job_is_not_stopped_broken_or_held_by_its_manifest_applied_aga
     let mut flavor = manifests::flavor("gitops", json!({"pool": "reserved"}));
     flavor["spec"]["tolerations"] = json!([{"key": "gitops", "operator": "Exists"}]);
     world.plane.kubectl().apply(&flavor.to_string()).await?;
-    let team = world.team_with("gitops-running", true, manifests::cluster_queue("gitops-running", "gitops", "18")).await?;
+    let team = world
+        .team_with(
+            "gitops-running",
+            true,
+            manifests::cluster_queue("gitops-running", "gitops", "18"),
+        )
+        .await?;
     each(&team, true).await?;
-    let status = team.until_status("all hold their quota", |status| status["admittedWorkloads"] == 18).await?;
+    let status = team
+        .until_status("all hold their quota", |status| status["admittedWorkloads"] == 18)
+        .await?;
     ensure!(status["pendingWorkloads"] == 0, "{status}");
     Ok(())
 }

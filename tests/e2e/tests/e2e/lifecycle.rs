@@ -4,9 +4,9 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use sluice_e2e::jobs::Stage;
 use sluice_e2e::manifests;
-use sluice_testkit::eventually;
+use sluice_testkit::{FakeNode, PlaneOptions, SchedulerOptions, WebhookOptions, eventually};
 
-use crate::world::{PATIENCE, QUEUE_LABEL, world};
+use crate::world::{PATIENCE, QUEUE_LABEL, own_world_on, world};
 
 #[tokio::test]
 async fn pods_that_an_orphaning_delete_leaves_behind_are_charged_until_they_are_gone() -> Result<()> {
@@ -19,14 +19,23 @@ async fn pods_that_an_orphaning_delete_leaves_behind_are_charged_until_they_are_
         anyhow::Ok(pods)
     })
     .await?;
-    team.kubectl.line("delete job a -n orphans --cascade=orphan").await?.ok()?;
+    team.kubectl
+        .line("delete job a -n orphans --cascade=orphan")
+        .await?
+        .ok()?;
     team.create("a", 1, "100ms").await?;
     team.until_pending(1).await?;
     team.until_reserved("2").await?;
-    ensure!(team.stage("a").await? == Stage::Held, "the pods of the old Job still run");
+    ensure!(
+        team.stage("a").await? == Stage::Held,
+        "the pods of the old Job still run"
+    );
     for pod in &pods {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        team.kubectl.line(&format!("delete pod {name} -n orphans --grace-period=0 --force")).await?.ok()?;
+        team.kubectl
+            .line(&format!("delete pod {name} -n orphans --grace-period=0 --force"))
+            .await?
+            .ok()?;
     }
     team.until("a", Stage::Completed).await?;
     Ok(())
@@ -44,7 +53,11 @@ async fn an_owner_who_suspends_a_running_job_holds_it_until_the_hold_is_taken_of
     .await?;
     team.merge("a", &json!({"spec": {"suspend": true}})).await?.ok()?;
     team.until_reserved("0").await?;
-    ensure!(team.record("a").await?["state"] == "Held", "{}", team.record("a").await?);
+    ensure!(
+        team.record("a").await?["state"] == "Held",
+        "{}",
+        team.record("a").await?
+    );
     team.create("b", 1, "100ms").await?;
     team.until("b", Stage::Completed).await?;
     ensure!(team.stage("a").await? == Stage::Held, "it is held, not queued");
@@ -81,7 +94,10 @@ async fn jobs_that_ran_when_their_namespace_opted_in_are_charged_and_never_suspe
         anyhow::Ok(())
     })
     .await?;
-    team.kubectl.line("label namespace adopted kueue.x-k8s.io/managed-namespace=true").await?.ok()?;
+    team.kubectl
+        .line("label namespace adopted kueue.x-k8s.io/managed-namespace=true")
+        .await?
+        .ok()?;
     team.until_reserved("3").await?;
     let job = team.get("a").await?;
     ensure!(team.record("a").await?["state"] == "Admitted");
@@ -117,9 +133,15 @@ async fn jobs_of_a_cron_job_wait_and_are_cleaned_up_as_always() -> Result<()> {
         "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": team.job("x", 1, "1", "100ms")["spec"]}},
     });
     team.kubectl.create(&cron.to_string()).await?;
-    team.kubectl.line("create job --from=cronjob/c by-hand -n cron").await?.ok()?;
+    team.kubectl
+        .line("create job --from=cronjob/c by-hand -n cron")
+        .await?
+        .ok()?;
     team.until("by-hand", Stage::Completed).await?;
-    ensure!(team.record("by-hand").await?["state"] == "Admitted", "it came through the queue");
+    ensure!(
+        team.record("by-hand").await?["state"] == "Admitted",
+        "it came through the queue"
+    );
     team.kubectl.line("delete cronjob c -n cron").await?.ok()?;
     eventually("its Jobs are collected", PATIENCE, || async {
         ensure!(team.jobs().await?.is_empty());
@@ -135,8 +157,58 @@ async fn a_namespace_with_waiting_and_running_jobs_can_be_deleted() -> Result<()
     team.until("running", Stage::Running).await?;
     team.create("waiting", 1, "1h").await?;
     team.until_pending(1).await?;
-    team.kubectl.line("delete namespace doomed --wait=true --timeout=60s").await?.ok()?;
-    team.until_status("its quota is free", |status| status["reservingWorkloads"] == 0 && status["pendingWorkloads"] == 0)
-        .await?;
+    team.kubectl
+        .line("delete namespace doomed --wait=true --timeout=60s")
+        .await?
+        .ok()?;
+    team.until_status("its quota is free", |status| {
+        status["reservingWorkloads"] == 0 && status["pendingWorkloads"] == 0
+    })
+    .await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_job_whose_quota_was_taken_back_moves_to_other_nodes_on_servers_that_keep_the_start_time() -> Result<()> {
+    let nodes = ["one", "two"]
+        .map(|pool| FakeNode::new(pool).label("pool", pool))
+        .to_vec();
+    let feature_gates = [("MutableSchedulingDirectivesForSuspendedJobs".to_owned(), false)].into();
+    let options = PlaneOptions {
+        nodes,
+        feature_gates,
+        ..PlaneOptions::default()
+    };
+    let world = own_world_on(options, &json!({})).await?;
+    world.sluice.start_webhook(WebhookOptions::default()).await?;
+    world.sluice.start_scheduler(SchedulerOptions::default()).await?;
+    world.sluice.until_leading().await?;
+    let kubectl = world.plane.kubectl();
+    let flavors = ["one", "two"].map(|pool| manifests::flavor(pool, json!({"pool": pool})));
+    kubectl.apply(&manifests::list(flavors)).await?;
+    let mut queue = manifests::cluster_queue("moving", "one", "1");
+    queue["spec"]["resourceGroups"][0]["flavors"] = json!([
+        {"name": "one", "resources": [{"name": "cpu", "nominalQuota": 1}]},
+        {"name": "two", "resources": [{"name": "cpu", "nominalQuota": 1}]},
+    ]);
+    let team = world.team_with("moving", true, queue).await?;
+    team.create("a", 1, "1h").await?;
+    team.until("a", Stage::Running).await?;
+    eventually("its pod runs on the first flavor's node", PATIENCE, || async {
+        ensure!(team.pods("a").await?.iter().any(|pod| pod["spec"]["nodeName"] == "one"));
+        anyhow::Ok(())
+    })
+    .await?;
+    team.merge("a", &json!({"spec": {"suspend": true}})).await?.ok()?;
+    team.until_status("its quota is back", |status| status["reservingWorkloads"] == 0)
+        .await?;
+    team.create("b", 1, "1h").await?;
+    team.until("b", Stage::Running).await?;
+    team.merge("a", &json!({"spec": {"suspend": false}})).await?.ok()?;
+    eventually("its pod runs on the second flavor's node", PATIENCE, || async {
+        let pods = team.pods("a").await?;
+        ensure!(pods.iter().any(|pod| pod["spec"]["nodeName"] == "two"), "{pods:?}");
+        anyhow::Ok(())
+    })
+    .await
 }

@@ -2,11 +2,12 @@
 
 mod admission;
 mod chart;
+mod faults;
 mod fence;
 mod gitops;
 mod lifecycle;
+mod malformed;
 mod policies;
 mod release;
-mod smoke;
 mod webhook_rules;
 mod world;

@@ -32,21 +32,52 @@ pub(crate) async fn world() -> Result<&'static World> {
     WORLD
         .get_or_try_init(|| async {
             let mut nodes = FakeNode::several(2);
-            nodes.push(FakeNode::new("spot-1").label("pool", "spot").taint("spot=true:NoSchedule"));
+            nodes.push(
+                FakeNode::new("spot-1")
+                    .label("pool", "spot")
+                    .taint("spot=true:NoSchedule"),
+            );
             nodes.push(FakeNode::new("reserved-1").label("pool", "reserved"));
-            let plane = Arc::new(Plane::start(PlaneOptions { nodes, ..PlaneOptions::default() }).await?);
+            let plane = Arc::new(
+                Plane::start(PlaneOptions {
+                    nodes,
+                    ..PlaneOptions::default()
+                })
+                .await?,
+            );
             let sluice = Sluice::start(&plane).await?;
-            Ok(World { plane, sluice, _turn: None })
+            plane
+                .kubectl()
+                .apply(&manifests::flavor("any", json!({})).to_string())
+                .await?;
+            Ok(World {
+                plane,
+                sluice,
+                _turn: None,
+            })
         })
         .await
 }
 
 /// A plane of the caller's own, to be broken; nothing of Sluice runs yet.
 pub(crate) async fn own_world(values: &Value) -> Result<World> {
+    own_world_on(PlaneOptions::with_nodes(), values).await
+}
+
+/// The same on a plane with these options.
+pub(crate) async fn own_world_on(options: PlaneOptions, values: &Value) -> Result<World> {
     let turn = OWN_PLANE.acquire().await?;
-    let plane = Arc::new(Plane::start(PlaneOptions::with_nodes()).await?);
+    let plane = Arc::new(Plane::start(options).await?);
     let sluice = Sluice::install(&plane, values).await?;
-    Ok(World { plane, sluice, _turn: Some(turn) })
+    plane
+        .kubectl()
+        .apply(&manifests::flavor("any", json!({})).to_string())
+        .await?;
+    Ok(World {
+        plane,
+        sluice,
+        _turn: Some(turn),
+    })
 }
 
 /// A namespace with a LocalQueue `default`, and a ClusterQueue of the same name.
@@ -59,20 +90,24 @@ pub(crate) struct Team<'a> {
 impl World {
     /// An opted-in namespace with cpu quota in one flavor that every node serves.
     pub(crate) async fn team(&self, name: &str, cpu: &str) -> Result<Team<'_>> {
-        self.team_with(name, true, manifests::cluster_queue(name, "any", cpu)).await
+        self.team_with(name, true, manifests::cluster_queue(name, "any", cpu))
+            .await
     }
 
     /// A namespace whose queue has this ClusterQueue.
     pub(crate) async fn team_with(&self, name: &str, opted_in: bool, cluster_queue: Value) -> Result<Team<'_>> {
         let kubectl = self.plane.kubectl();
         let objects = [
-            manifests::flavor("any", json!({})),
             manifests::namespace(name, opted_in),
             cluster_queue,
             manifests::local_queue(name, "default", name),
         ];
         kubectl.apply(&manifests::list(objects)).await?;
-        let team = Team { world: self, name: name.to_owned(), kubectl };
+        let team = Team {
+            world: self,
+            name: name.to_owned(),
+            kubectl,
+        };
         if opted_in {
             team.until_held_by_the_webhook().await?;
         }
@@ -82,7 +117,12 @@ impl World {
     /// Writes on Jobs of a namespace by Sluice's identities, as the API server's audit log has them.
     pub(crate) fn job_writes(&self, namespace: &str) -> Result<Vec<AuditEvent>> {
         let users = [self.sluice.scheduler_user()?, self.sluice.webhook_user()?];
-        let all = self.plane.audit().job_writes(sluice_testkit::AuditMark::START, |user| users.iter().any(|own| own == user))?;
+        let all = self
+            .plane
+            .audit()
+            .job_writes(sluice_testkit::AuditMark::START, |user| {
+                users.iter().any(|own| own == user)
+            })?;
         Ok(all.into_iter().filter(|event| event.namespace == namespace).collect())
     }
 }
@@ -92,10 +132,16 @@ impl Team<'_> {
     async fn until_held_by_the_webhook(&self) -> Result<()> {
         let probe = self.job("webhook-knows-the-queue", 1, "1", "1s").to_string();
         eventually("the webhook knows the namespace and its queue", PATIENCE, || async {
-            let output = self.kubectl.run(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &probe).await?;
+            let output = self
+                .kubectl
+                .run(&["create", "--dry-run=server", "-o", "json", "-f", "-"], &probe)
+                .await?;
             ensure!(!output.stderr.contains("Warning"), "{}", output.stderr);
             let job = output.json()?;
-            ensure!(job["metadata"]["labels"][QUEUE_LABEL] == "default", "no queue label yet");
+            ensure!(
+                job["metadata"]["labels"][QUEUE_LABEL] == "default",
+                "no queue label yet"
+            );
             anyhow::Ok(())
         })
         .await
@@ -108,7 +154,10 @@ impl Team<'_> {
 
     /// Creates a Job with kubectl.
     pub(crate) async fn create(&self, name: &str, pods: u32, run_for: &str) -> Result<()> {
-        self.kubectl.create(&self.job(name, pods, "1", run_for).to_string()).await.map(drop)
+        self.kubectl
+            .create(&self.job(name, pods, "1", run_for).to_string())
+            .await
+            .map(drop)
     }
 
     /// Creates a Job of a priority class.
@@ -146,8 +195,13 @@ impl Team<'_> {
         let jobs = self.jobs().await?;
         let mut admitted = Vec::new();
         for job in &jobs {
-            let Some(record) = record(job)? else { bail!("{:?} was never admitted", job.metadata.name) };
-            admitted.push((record["admittedAt"].as_str().unwrap_or_default().to_owned(), name_of(job)));
+            let Some(record) = record(job)? else {
+                bail!("{:?} was never admitted", job.metadata.name)
+            };
+            admitted.push((
+                record["admittedAt"].as_str().unwrap_or_default().to_owned(),
+                name_of(job),
+            ));
         }
         admitted.sort();
         Ok(admitted.into_iter().map(|(_, name)| name).collect())
@@ -159,7 +213,10 @@ impl Team<'_> {
     }
 
     pub(crate) async fn pods(&self, job: &str) -> Result<Vec<Value>> {
-        let pods = self.kubectl.get(&format!("pods -n {} -l job-name={job}", self.name)).await?;
+        let pods = self
+            .kubectl
+            .get(&format!("pods -n {} -l job-name={job}", self.name))
+            .await?;
         Ok(pods["items"].as_array().cloned().unwrap_or_default())
     }
 
@@ -167,7 +224,11 @@ impl Team<'_> {
     pub(crate) async fn set_quota(&self, cpu: &str) -> Result<()> {
         let path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota";
         let patch = json!([{"op": "replace", "path": path, "value": cpu}]).to_string();
-        self.kubectl.run(&["patch", "clusterqueue", &self.name, "--type=json", "-p", &patch], "").await?.ok().map(drop)
+        self.kubectl
+            .run(&["patch", "clusterqueue", &self.name, "--type=json", "-p", &patch], "")
+            .await?
+            .ok()
+            .map(drop)
     }
 
     /// The ClusterQueue's status, once it is as wanted.
@@ -182,7 +243,10 @@ impl Team<'_> {
 
     /// Waits until the scheduler has counted so many waiting Jobs: it has seen them and found them not to fit.
     pub(crate) async fn until_pending(&self, count: i64) -> Result<Value> {
-        self.until_status(&format!("{count} Jobs are pending"), |status| status["pendingWorkloads"] == count).await
+        self.until_status(&format!("{count} Jobs are pending"), |status| {
+            status["pendingWorkloads"] == count
+        })
+        .await
     }
 
     /// cpu that the ClusterQueue's status shows as reserved.
@@ -195,7 +259,12 @@ impl Team<'_> {
 
     pub(crate) async fn merge(&self, name: &str, patch: &Value) -> Result<sluice_testkit::KubectlOutput> {
         let patch = patch.to_string();
-        self.kubectl.run(&["patch", "job", name, "-n", &self.name, "--type=merge", "-p", &patch], "").await
+        self.kubectl
+            .run(
+                &["patch", "job", name, "-n", &self.name, "--type=merge", "-p", &patch],
+                "",
+            )
+            .await
     }
 }
 
