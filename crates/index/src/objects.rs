@@ -302,7 +302,12 @@ impl Index {
                 ),
             );
         };
-        let labels = self.namespaces.labels(&key.namespace)?;
+        let Some(labels) = self.namespaces.labels(&key.namespace) else {
+            return blocked(
+                "NamespaceUnknown",
+                format!("namespace {} has not been seen yet", key.namespace),
+            );
+        };
         match Selector::try_from(selector.clone()) {
             Ok(selector) if selector.matches(labels) => None,
             Ok(_) => blocked(

@@ -477,6 +477,15 @@ fn a_cluster_queue_without_a_namespace_selector_admits_nobody_and_follows_labels
 }
 
 #[test]
+fn a_namespace_that_was_not_seen_yet_is_selected_by_nobody() {
+    let mut cluster = Cluster::without_namespace(2, json!({"matchLabels": {"tier": "gold"}}));
+    cluster.create("a", 1);
+    assert!(cluster.run().is_empty());
+    cluster.label_namespace("tier", "gold");
+    assert_eq!(cluster.run().len(), 1);
+}
+
+#[test]
 fn a_cluster_queue_that_uses_a_field_not_acted_on_is_inactive_and_names_it() {
     let mut cluster = Cluster::with_quota(2);
     cluster.edit_queue(|queue| queue["spec"]["cohortName"] = json!("all"));

@@ -110,7 +110,13 @@ impl Brain {
             tokio::select! {
                 biased;
                 () = shutdown.triggered() => break,
-                Some(order) = orders.recv() => self.obey(order),
+                Some(order) = orders.recv() => {
+                    // The order was given when every kind's first list was in the channel: it must be known first.
+                    while let Ok(input) = inputs.try_recv() {
+                        input.apply(&mut self.index, now());
+                    }
+                    self.obey(order);
+                }
                 _ = report.tick() => self.report(),
                 Some(first) = self.answers.recv() => self.take(first),
                 count = inputs.recv_many(&mut batch, BATCH) => if count == 0 { break },

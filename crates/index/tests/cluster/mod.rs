@@ -79,6 +79,16 @@ impl Cluster {
         Self::ready(cluster_queue(cores, "BestEffortFIFO", selector.as_ref()))
     }
 
+    /// Everything but the Namespace has been seen.
+    pub(crate) fn without_namespace(cores: i64, selector: Value) -> Self {
+        let mut cluster = Self::empty(cluster_queue(cores, "BestEffortFIFO", Some(&selector)));
+        for object in 1..4 {
+            cluster.arrive(object);
+        }
+        cluster.begin_reign(7);
+        cluster
+    }
+
     /// Jobs `a` and `b`, and the queue objects, in one of the 24 orders of their arrival.
     pub(crate) fn in_order(cores: i64, order: usize) -> Self {
         let mut cluster = Self::empty(cluster_queue(cores, "BestEffortFIFO", Some(&json!({}))));

@@ -235,7 +235,10 @@ impl Scenario {
         for entry in std::fs::read_dir(folder()).context("failed to list the scenarios")? {
             let file = entry?.file_name();
             let name = file.to_str().and_then(|name| name.strip_suffix(".yaml"));
-            names.push(name.with_context(|| format!("{} is no .yaml file", file.display()))?.to_owned());
+            names.push(
+                name.with_context(|| format!("{} is no .yaml file", file.display()))?
+                    .to_owned(),
+            );
         }
         names.sort_unstable();
         Ok(names)
@@ -247,7 +250,11 @@ impl Scenario {
     /// It is malformed, names what it does not have, or hangs on the order of uids.
     pub fn read(name: &str, text: &str) -> Result<Self> {
         let File { mut objects, steps } = serde_saphyr::from_str(text).context("malformed scenario")?;
-        let mut scenario = Self { name: name.to_owned(), objects: Vec::new(), steps };
+        let mut scenario = Self {
+            name: name.to_owned(),
+            objects: Vec::new(),
+            steps,
+        };
         scenario.declare_namespaces(&mut objects);
         scenario.objects = objects;
         scenario.check()?;
@@ -256,11 +263,18 @@ impl Scenario {
 
     /// Namespaces that are used and not among the objects come first.
     fn declare_namespaces(&self, objects: &mut Vec<Object>) {
-        let applied = || self.steps.iter().flat_map(|step| &step.apply);
-        let declared: BTreeSet<&str> =
-            objects.iter().chain(applied()).filter(|one| one.kind == Kind::Namespace).map(|one| one.name.as_str()).collect();
-        let of_queues = objects.iter().chain(applied()).filter(|one| one.kind == Kind::LocalQueue);
-        let of_jobs = self.steps.iter().flat_map(|step| &step.create).map(|job| job.namespace.clone());
+        let declared: BTreeSet<&str> = objects
+            .iter()
+            .filter(|one| one.kind == Kind::Namespace)
+            .map(|one| one.name.as_str())
+            .collect();
+        let applied = self.steps.iter().flat_map(|step| &step.apply);
+        let of_queues = objects.iter().chain(applied).filter(|one| one.kind == Kind::LocalQueue);
+        let of_jobs = self
+            .steps
+            .iter()
+            .flat_map(|step| &step.create)
+            .map(|job| job.namespace.clone());
         let used: BTreeSet<String> = of_queues.map(|queue| queue.namespace.clone()).chain(of_jobs).collect();
         let missing = used.into_iter().filter(|name| !declared.contains(name.as_str()));
         let missing: Vec<Object> = missing.map(|name| Object::new(Kind::Namespace, &name)).collect();
@@ -268,13 +282,26 @@ impl Scenario {
     }
 
     fn check(&self) -> Result<()> {
-        ensure!(self.steps.last().is_some_and(|step| !step.expect.is_empty()), "the last step expects nothing");
+        ensure!(
+            self.steps.last().is_some_and(|step| !step.expect.is_empty()),
+            "the last step expects nothing"
+        );
         let mut jobs = BTreeSet::new();
         let mut any_order = false;
         for (number, step) in (1..).zip(&self.steps) {
-            step.check(&mut jobs, &mut any_order).with_context(|| format!("step {number}"))?;
+            step.check(&mut jobs, &mut any_order)
+                .with_context(|| format!("step {number}"))?;
         }
         Ok(())
+    }
+
+    /// Every object of a kind that it has at any time; one that is applied again comes again.
+    pub fn all_of(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        let all = self
+            .objects
+            .iter()
+            .chain(self.steps.iter().flat_map(|step| &step.apply));
+        all.filter(move |object| object.kind == kind)
     }
 
     /// The Job of this name.
@@ -283,7 +310,8 @@ impl Scenario {
     /// There is none.
     pub fn job(&self, name: &str) -> Result<&NewJob> {
         let mut jobs = self.steps.iter().flat_map(|step| &step.create);
-        jobs.find(|job| job.job == name).with_context(|| format!("there is no Job {name}"))
+        jobs.find(|job| job.job == name)
+            .with_context(|| format!("there is no Job {name}"))
     }
 
     /// The name that an object has in the cluster.
@@ -293,13 +321,18 @@ impl Scenario {
 
     /// The name that an object of the cluster has in the file.
     pub fn short<'a>(&self, full: &'a str) -> &'a str {
-        full.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-')).unwrap_or(full)
+        full.strip_prefix(&self.name)
+            .and_then(|rest| rest.strip_prefix('-'))
+            .unwrap_or(full)
     }
 
-    /// Names in the cluster of the namespaces it has at any time.
+    /// Names in the cluster of its namespaces.
     pub fn namespaces(&self) -> Vec<String> {
-        let all = self.objects.iter().chain(self.steps.iter().flat_map(|step| &step.apply));
-        all.filter(|one| one.kind == Kind::Namespace).map(|one| self.full(&one.name)).collect()
+        self.objects
+            .iter()
+            .filter(|one| one.kind == Kind::Namespace)
+            .map(|one| self.full(&one.name))
+            .collect()
     }
 
     /// The manifest of an object.
@@ -419,7 +452,10 @@ impl Step {
         }
         let named = !self.expect.jobs.is_empty() || self.expect.admitted.is_some();
         let touched = !(self.edit.is_empty() && self.finish.is_empty() && self.delete.is_empty());
-        ensure!(!*any_order || !named && !touched, "after anyOrder a step may only count Jobs, never name one");
+        ensure!(
+            !*any_order || !named && !touched,
+            "after anyOrder a step may only count Jobs, never name one"
+        );
         Ok(())
     }
 }

@@ -14,7 +14,30 @@ pub mod seen;
 macro_rules! for_each_scenario {
     ($callback:ident) => {
         $callback! {
-NAMES
+            a_deleted_job_gives_its_quota_back
+            a_field_not_acted_on_makes_a_queue_inactive
+            a_flavors_own_toleration_counts
+            a_full_flavor_does_not_hold_up_others
+            a_huge_quota_is_not_none
+            a_job_that_does_not_fit_stops_no_other_queue
+            a_missing_priority_class_holds_a_job
+            a_queue_without_a_namespace_selector_admits_nobody
+            a_resource_taken_from_a_queue_stays_charged
+            a_stopped_queue_admits_nothing
+            a_strict_queue_waits_for_its_head
+            equal_jobs_go_in_the_order_of_creation
+            flavors_are_tried_in_order
+            huge_requests_never_fit
+            limits_count_where_requests_are_missing
+            many_equal_jobs_fill_the_quota
+            node_labels_are_matched_flavor_by_flavor
+            objects_may_come_in_any_order
+            pods_can_have_a_quota
+            priority_comes_before_age
+            quota_lowered_below_usage
+            sidecars_and_init_containers
+            strict_and_best_effort
+            zero_of_an_uncovered_resource
         }
     };
 }
@@ -64,7 +87,10 @@ steps:
     #[test]
     fn equal_jobs_of_one_step_are_refused_because_their_uids_would_decide() {
         let error = refused("  - create: [{job: a}, {job: b}]\n    expect: {jobs: {a: {stage: Running}}}");
-        assert!(error.contains("step 1: Jobs a and b") && error.contains("anyOrder"), "{error}");
+        assert!(
+            error.contains("step 1: Jobs a and b") && error.contains("anyOrder"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -77,14 +103,19 @@ steps:
     #[test]
     fn an_outcome_that_hangs_on_which_job_of_a_step_comes_first_is_refused() {
         let steps = "  - create: [{job: a}, {job: b, priorityClass: high}]\n    expect: {counts: {Running: 1}}";
-        let error = refused(&format!("  - apply: [{{kind: WorkloadPriorityClass, name: high, value: 1}}]\n{steps}"));
+        let error = refused(&format!(
+            "  - apply: [{{kind: WorkloadPriorityClass, name: high, value: 1}}]\n{steps}"
+        ));
         assert!(error.contains("hangs on"), "{error}");
     }
 
     #[test]
     fn what_does_not_come_true_is_told_with_its_step() {
         let error = refused("  - create: [{job: a}]\n    expect: {jobs: {a: {stage: Held}}}");
-        assert!(error.contains("step 1") && error.contains("Job a is Running, not Held"), "{error}");
+        assert!(
+            error.contains("step 1") && error.contains("Job a is Running, not Held"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_engine::{Time, Uid};
+use sluice_engine::{LocalQueueKey, Time, Uid};
 use sluice_index::{Answer, Index, Reign, WantedStatus};
 use sluice_jobs::view::JobView;
 
@@ -36,7 +36,11 @@ struct Way {
 pub fn play(scenario: &Scenario) -> Result<Vec<Seen>> {
     let mut first: Option<Vec<Seen>> = None;
     for number in 0..8 {
-        let way = Way { falling_uids: number & 1 != 0, reversed: number & 2 != 0, together: number & 4 != 0 };
+        let way = Way {
+            falling_uids: number & 1 != 0,
+            reversed: number & 2 != 0,
+            together: number & 4 != 0,
+        };
         let trace = play_in(scenario, way).with_context(|| format!("{} ({way:?})", scenario.name))?;
         let Some(first) = &first else {
             first = Some(trace);
@@ -54,7 +58,7 @@ pub fn play(scenario: &Scenario) -> Result<Vec<Seen>> {
 }
 
 fn play_in(scenario: &Scenario, way: Way) -> Result<Vec<Seen>> {
-    let mut cluster = Cluster::new(scenario, way)?;
+    let mut cluster = Memory::new(scenario, way)?;
     let mut trace = Vec::new();
     for (number, step) in (1..).zip(&scenario.steps) {
         let played = cluster.step(step).and_then(|()| cluster.seen()).and_then(|seen| {
@@ -66,13 +70,15 @@ fn play_in(scenario: &Scenario, way: Way) -> Result<Vec<Seen>> {
     Ok(trace)
 }
 
-struct Cluster<'a> {
+/// A cluster in memory.
+struct Memory<'a> {
     scenario: &'a Scenario,
     way: Way,
     index: Index,
     /// Jobs as the API server stores them, by name.
     jobs: BTreeMap<String, Value>,
     cluster_queues: BTreeSet<String>,
+    local_queues: BTreeSet<LocalQueueKey>,
     version: u64,
     created: u64,
     now: i64,
@@ -82,7 +88,7 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
     serde_json::from_value(value.clone()).with_context(|| format!("cannot be read: {value}"))
 }
 
-impl<'a> Cluster<'a> {
+impl<'a> Memory<'a> {
     fn new(scenario: &'a Scenario, way: Way) -> Result<Self> {
         let mut cluster = Self {
             scenario,
@@ -90,6 +96,7 @@ impl<'a> Cluster<'a> {
             index: Index::new("sluice-system"),
             jobs: BTreeMap::new(),
             cluster_queues: BTreeSet::new(),
+            local_queues: BTreeSet::new(),
             version: 1,
             created: 0,
             now: START,
@@ -154,7 +161,11 @@ impl<'a> Cluster<'a> {
                 self.cluster_queues.insert(self.scenario.full(&object.name));
                 self.index.set_cluster_queue(read(&manifest)?, now);
             }
-            Kind::LocalQueue => self.index.set_local_queue(read(&manifest)?, now),
+            Kind::LocalQueue => {
+                let namespace = self.scenario.full(&object.namespace);
+                self.local_queues.insert(LocalQueueKey::new(&*namespace, &*object.name));
+                self.index.set_local_queue(read(&manifest)?, now);
+            }
             Kind::WorkloadPriorityClass => self.index.set_workload_priority_class(&read(&manifest)?, now),
         }
         Ok(())
@@ -163,7 +174,11 @@ impl<'a> Cluster<'a> {
     /// The webhook has suspended it; the Job controller has said so.
     fn create(&mut self, job: &NewJob) -> Result<()> {
         self.created += 1;
-        let uid = if self.way.falling_uids { 1_000_000 - self.created } else { self.created };
+        let uid = if self.way.falling_uids {
+            1_000_000 - self.created
+        } else {
+            self.created
+        };
         let mut manifest = self.scenario.job_manifest(job);
         let metadata = &mut manifest["metadata"];
         metadata["uid"] = json!(format!("00000000-0000-4000-8000-{uid:012x}"));
@@ -192,7 +207,10 @@ impl<'a> Cluster<'a> {
 
     fn finish(&mut self, name: &str) -> Result<()> {
         let job = self.stored(name)?;
-        ensure!(job["spec"]["suspend"] == false, "Job {name} does not run, so it cannot finish");
+        ensure!(
+            job["spec"]["suspend"] == false,
+            "Job {name} does not run, so it cannot finish"
+        );
         job["status"] = json!({
             "succeeded": job["spec"]["completions"],
             "conditions": [{"type": "Complete", "status": "True"}],
@@ -204,7 +222,8 @@ impl<'a> Cluster<'a> {
         let job = self.jobs.remove(name).with_context(|| format!("Job {name} is gone"))?;
         let metadata = &job["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-        self.index.delete_job(text("namespace"), name, text("uid"), Time(self.now));
+        self.index
+            .delete_job(text("namespace"), name, text("uid"), Time(self.now));
         Ok(())
     }
 
@@ -261,7 +280,10 @@ impl<'a> Cluster<'a> {
                     self.index.probed(probe.unit, Some(false), self.now());
                 }
             } else {
-                self.index.engine().audit().map_err(|broken| anyhow::anyhow!("the engine's books: {broken:?}"))?;
+                self.index
+                    .engine()
+                    .audit()
+                    .map_err(|broken| anyhow::anyhow!("the engine's books: {broken:?}"))?;
                 return Ok(());
             }
         }
@@ -275,7 +297,8 @@ impl<'a> Cluster<'a> {
         next_generation(job);
         self.touch(&write.name)?;
         let view = self.view(&write.name)?;
-        self.index.answer(write.uid, write.kind, Answer::Applied(Box::new(view)), self.now());
+        self.index
+            .answer(write.uid, write.kind, Answer::Applied(Box::new(view)), self.now());
         self.control(&write.name)?;
         self.show(&write.name)
     }
@@ -292,8 +315,22 @@ impl<'a> Cluster<'a> {
         for queue in &self.cluster_queues {
             // The stored object has no status, so the wanted one is always news.
             let wanted = self.index.wanted_cluster_queue_status(queue, self.now());
-            let Some(WantedStatus::ClusterQueue { status, .. }) = wanted else { bail!("{queue} has no status") };
-            seen.queues.insert(self.scenario.short(queue).to_owned(), SeenQueue::of(self.scenario, &status));
+            let Some(WantedStatus::ClusterQueue { status, .. }) = wanted else {
+                bail!("{queue} has no status")
+            };
+            seen.queues.insert(
+                self.scenario.short(queue).to_owned(),
+                SeenQueue::of(self.scenario, &status),
+            );
+        }
+        for key in &self.local_queues {
+            let wanted = self.index.wanted_local_queue_status(key, self.now());
+            let Some(WantedStatus::LocalQueue { status, .. }) = wanted else {
+                bail!("{key:?} has no status")
+            };
+            let name = (self.scenario.short(&key.namespace).to_owned(), key.name.to_string());
+            seen.local_queues
+                .insert(name, SeenQueue::of_local(self.scenario, &status));
         }
         Ok(seen)
     }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_api::QuantityText;
 use sluice_api::conditions::{ACTIVE, TRUE};
-use sluice_api::v1beta2::ClusterQueueStatus;
+use sluice_api::v1beta2::{ClusterQueueStatus, LocalQueueStatus};
 
 use super::format::{Expect, ExpectJob, ExpectQueue, Scenario, StageName};
 use crate::jobs::{record, stage};
@@ -18,6 +19,8 @@ pub struct Seen {
     pub jobs: BTreeMap<String, SeenJob>,
     /// ClusterQueues, by name.
     pub queues: BTreeMap<String, SeenQueue>,
+    /// LocalQueues, by namespace and name.
+    pub local_queues: BTreeMap<(String, String), SeenQueue>,
 }
 
 /// What is seen of a Job.
@@ -33,7 +36,7 @@ pub struct SeenJob {
     pub why: BTreeSet<String>,
 }
 
-/// What the status of a ClusterQueue says.
+/// What the status of a ClusterQueue or LocalQueue says.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SeenQueue {
     /// Its condition Active and the reason.
@@ -56,31 +59,66 @@ impl SeenJob {
     pub fn of(scenario: &Scenario, job: &Job, why: BTreeSet<String>) -> Result<Self> {
         let stage = StageName::from(stage(job));
         let record = record(job)?.unwrap_or_default();
-        let flavors = record["podSets"][0]["flavors"].as_object().filter(|_| stage != StageName::Held);
+        let flavors = record["podSets"][0]["flavors"]
+            .as_object()
+            .filter(|_| stage != StageName::Held);
         let flavors = flavors.into_iter().flatten().map(|(resource, flavor)| {
-            (resource.clone(), scenario.short(flavor.as_str().unwrap_or_default()).to_owned())
+            (
+                resource.clone(),
+                scenario.short(flavor.as_str().unwrap_or_default()).to_owned(),
+            )
         });
         let admitted_at = record["admittedAt"].as_str().map(str::to_owned);
-        Ok(Self { stage, flavors: flavors.collect(), admitted_at, why })
+        Ok(Self {
+            stage,
+            flavors: flavors.collect(),
+            admitted_at,
+            why,
+        })
     }
 }
 
 impl SeenQueue {
-    /// Reads a status.
+    /// Reads the status of a ClusterQueue.
     pub fn of(scenario: &Scenario, status: &ClusterQueueStatus) -> Self {
-        let active = status.conditions.iter().find(|condition| condition.type_ == ACTIVE);
         let reserved = status.flavors_reservation.iter().map(|flavor| {
-            let resources = flavor.resources.iter().map(|resource| (resource.name.clone(), resource.total.clone()));
+            let resources = flavor
+                .resources
+                .iter()
+                .map(|resource| (resource.name.clone(), resource.total.clone()));
             (scenario.short(&flavor.name).to_owned(), resources.collect())
         });
         Self {
-            active: active.map(|condition| (condition.status == TRUE, condition.reason.clone())),
+            active: active(&status.conditions),
             pending: status.pending_workloads,
             reserving: status.reserving_workloads,
             admitted: status.admitted_workloads,
             reserved: reserved.collect(),
         }
     }
+
+    /// Reads the status of a LocalQueue.
+    pub fn of_local(scenario: &Scenario, status: &LocalQueueStatus) -> Self {
+        let reserved = status.flavors_reservation.iter().map(|flavor| {
+            let resources = flavor
+                .resources
+                .iter()
+                .map(|resource| (resource.name.clone(), resource.total.clone()));
+            (scenario.short(&flavor.name).to_owned(), resources.collect())
+        });
+        Self {
+            active: active(&status.conditions),
+            pending: status.pending_workloads,
+            reserving: status.reserving_workloads,
+            admitted: status.admitted_workloads,
+            reserved: reserved.collect(),
+        }
+    }
+}
+
+fn active(conditions: &[Condition]) -> Option<(bool, String)> {
+    let active = conditions.iter().find(|condition| condition.type_ == ACTIVE)?;
+    Some((active.status == TRUE, active.reason.clone()))
 }
 
 impl Seen {
@@ -98,8 +136,20 @@ impl Seen {
     /// # Errors
     /// What differs. Times and reasons do not count, and of Jobs in any order only how many are in each stage.
     pub fn agrees_with(&self, other: &Self, any_order: bool) -> Result<()> {
-        ensure!(self.queues == other.queues, "ClusterQueues differ: {:?} and {:?}", self.queues, other.queues);
-        ensure!(self.counts() == other.counts(), "stages differ: {:?} and {:?}", self.counts(), other.counts());
+        ensure!(
+            self.queues == other.queues,
+            "ClusterQueues differ: {:?} and {:?}",
+            self.queues,
+            other.queues
+        );
+        let (own, others) = (&self.local_queues, &other.local_queues);
+        ensure!(own == others, "LocalQueues differ: {own:?} and {others:?}");
+        ensure!(
+            self.counts() == other.counts(),
+            "stages differ: {:?} and {:?}",
+            self.counts(),
+            other.counts()
+        );
         if !any_order {
             let (own, others) = (self.outcome(), other.outcome());
             ensure!(own == others, "Jobs differ: {own:?} and {others:?}");
@@ -108,7 +158,10 @@ impl Seen {
     }
 
     fn outcome(&self) -> Vec<(&String, StageName, &BTreeMap<String, String>)> {
-        self.jobs.iter().map(|(name, job)| (name, job.stage, &job.flavors)).collect()
+        self.jobs
+            .iter()
+            .map(|(name, job)| (name, job.stage, &job.flavors))
+            .collect()
     }
 
     /// Compares with what a step expects.
@@ -122,24 +175,45 @@ impl Seen {
         let counts = self.counts();
         for (stage, wanted) in &expect.counts {
             let count = counts.get(stage).copied().unwrap_or(0);
-            ensure!(count == *wanted, "{count} Jobs are {stage:?}, not {wanted}: {:?}", self.jobs);
+            ensure!(
+                count == *wanted,
+                "{count} Jobs are {stage:?}, not {wanted}: {:?}",
+                self.jobs
+            );
         }
         for (name, wanted) in &expect.queues {
-            let Some(queue) = self.queues.get(name) else { anyhow::bail!("there is no ClusterQueue {name}") };
+            let Some(queue) = self.queues.get(name) else {
+                anyhow::bail!("there is no ClusterQueue {name}")
+            };
             queue.meets(name, wanted)?;
         }
         expect.admitted.as_ref().map_or(Ok(()), |order| self.meets_order(order))
     }
 
     fn meets_job(&self, name: &str, wanted: &ExpectJob) -> Result<()> {
-        let Some(job) = self.jobs.get(name) else { anyhow::bail!("Job {name} is gone") };
+        let Some(job) = self.jobs.get(name) else {
+            anyhow::bail!("Job {name} is gone")
+        };
         let stage = job.stage;
-        ensure!(stage == wanted.stage, "Job {name} is {stage:?}, not {:?} ({:?})", wanted.stage, job.why);
+        ensure!(
+            stage == wanted.stage,
+            "Job {name} is {stage:?}, not {:?} ({:?})",
+            wanted.stage,
+            job.why
+        );
         if let Some(flavors) = &wanted.flavors {
-            ensure!(job.flavors == *flavors, "Job {name} got {:?}, not {flavors:?}", job.flavors);
+            ensure!(
+                job.flavors == *flavors,
+                "Job {name} got {:?}, not {flavors:?}",
+                job.flavors
+            );
         }
         if let Some(why) = &wanted.why {
-            ensure!(job.why.contains(why), "Job {name} waits because of {:?}, not {why}", job.why);
+            ensure!(
+                job.why.contains(why),
+                "Job {name} waits because of {:?}, not {why}",
+                job.why
+            );
         }
         Ok(())
     }
@@ -149,11 +223,20 @@ impl Seen {
         let time = |name: &String| self.jobs.get(name).and_then(|job| job.admitted_at.as_deref());
         let mut last = "";
         for name in order {
-            let Some(at) = time(name) else { anyhow::bail!("Job {name} was never admitted") };
-            ensure!(last <= at, "Job {name} was admitted at {at}, ahead of the one before it in the list at {last}");
+            let Some(at) = time(name) else {
+                anyhow::bail!("Job {name} was never admitted")
+            };
+            ensure!(
+                last <= at,
+                "Job {name} was admitted at {at}, ahead of the one before it in the list at {last}"
+            );
             last = at;
         }
-        let others: Vec<_> = self.jobs.keys().filter(|name| time(name).is_some() && !order.contains(name)).collect();
+        let others: Vec<_> = self
+            .jobs
+            .keys()
+            .filter(|name| time(name).is_some() && !order.contains(name))
+            .collect();
         ensure!(others.is_empty(), "others were admitted too: {others:?}");
         Ok(())
     }
@@ -163,22 +246,39 @@ impl SeenQueue {
     fn meets(&self, name: &str, wanted: &ExpectQueue) -> Result<()> {
         let active = self.active.as_ref();
         if let Some(wanted) = wanted.active {
-            ensure!(active.is_some_and(|(active, _)| *active == wanted), "ClusterQueue {name}: Active is {active:?}");
+            ensure!(
+                active.is_some_and(|(active, _)| *active == wanted),
+                "ClusterQueue {name}: Active is {active:?}"
+            );
         }
         if let Some(wanted) = &wanted.reason {
-            ensure!(active.is_some_and(|(_, reason)| reason == wanted), "ClusterQueue {name}: Active is {active:?}");
+            ensure!(
+                active.is_some_and(|(_, reason)| reason == wanted),
+                "ClusterQueue {name}: Active is {active:?}"
+            );
         }
         if let Some(wanted) = wanted.pending {
-            ensure!(self.pending == wanted, "ClusterQueue {name} has {} pending, not {wanted}", self.pending);
+            ensure!(
+                self.pending == wanted,
+                "ClusterQueue {name} has {} pending, not {wanted}",
+                self.pending
+            );
         }
         if let Some(wanted) = wanted.reserving {
-            ensure!(self.reserving == wanted, "ClusterQueue {name} has {} reserving, not {wanted}", self.reserving);
+            ensure!(
+                self.reserving == wanted,
+                "ClusterQueue {name} has {} reserving, not {wanted}",
+                self.reserving
+            );
         }
         for (flavor, resources) in &wanted.reserved {
             for (resource, wanted) in resources {
                 let held = self.reserved.get(flavor).and_then(|held| held.get(resource));
                 let same = held.is_some_and(|held| held.parse().ok() == wanted.parse().ok());
-                ensure!(same, "ClusterQueue {name} holds {held:?} of {resource} in {flavor}, not {wanted}");
+                ensure!(
+                    same,
+                    "ClusterQueue {name} holds {held:?} of {resource} in {flavor}, not {wanted}"
+                );
             }
         }
         Ok(())

@@ -335,3 +335,29 @@ async fn labels_of_a_namespace_decide_which_cluster_queue_it_may_use_at_any_time
     team.until("a", Stage::Completed).await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn metrics_have_kueues_names_and_say_what_the_queues_hold() -> Result<()> {
+    let world = world().await?;
+    let team = world.team("metrics", "1").await?;
+    team.create("running", 1, "1h").await?;
+    team.until("running", Stage::Running).await?;
+    team.create("waiting", 1, "1h").await?;
+    team.until_pending(1).await?;
+    let leader = world.sluice.until_leading().await?;
+    eventually("the metrics show one running and one waiting Job", PATIENCE, || async {
+        let metrics = world.sluice.metrics(&leader).await?;
+        for series in [
+            r#"kueue_pending_workloads{cluster_queue="metrics",replica_role="leader",status="inadmissible"} 1"#,
+            r#"kueue_admitted_active_workloads{cluster_queue="metrics",replica_role="leader"} 1"#,
+            r#"kueue_cluster_queue_resource_usage{cluster_queue="metrics",cohort="",flavor="any",replica_role="leader",resource="cpu"} 1"#,
+            r#"kueue_cluster_queue_status{cluster_queue="metrics",replica_role="leader",status="active"} 1"#,
+            r#"kueue_admitted_workloads_total{cluster_queue="metrics",priority_class="",replica_role="leader"} 1"#,
+            "sluice_leader 1",
+        ] {
+            ensure!(metrics.contains(series), "no {series} in\n{metrics}");
+        }
+        anyhow::Ok(())
+    })
+    .await
+}

@@ -9,5 +9,6 @@ mod lifecycle;
 mod malformed;
 mod policies;
 mod release;
+mod scenarios;
 mod webhook_rules;
 mod world;

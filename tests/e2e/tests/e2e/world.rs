@@ -268,6 +268,14 @@ impl Team<'_> {
     }
 }
 
+impl Drop for Team<'_> {
+    /// What the processes said last. The harness shows it with a failure and nowhere else.
+    #[expect(clippy::print_stderr, reason = "the harness captures it")]
+    fn drop(&mut self) {
+        eprintln!("{}", self.world.plane.log_tails(15));
+    }
+}
+
 pub(crate) fn name_of(job: &Job) -> String {
     job.metadata.name.clone().unwrap_or_default()
 }
