@@ -71,7 +71,8 @@ pub struct Reporter {
 pub struct EventLimits {
     /// Notices that may wait.
     pub queue: usize,
-    /// Writes a second, in the long run.
+    /// Writes a second, in the long run. An event costs the API server about as much as an admission: what is spent here
+    /// is missing there.
     pub per_second: f64,
     /// Writes at once after a quiet time.
     pub burst: u32,
@@ -89,8 +90,8 @@ impl Default for EventLimits {
     fn default() -> Self {
         Self {
             queue: 10_000,
-            per_second: 50.0,
-            burst: 100,
+            per_second: 10.0,
+            burst: 50,
             remembered: 4096,
             memory: Duration::from_secs(360),
             series_pause: Duration::from_secs(30),
