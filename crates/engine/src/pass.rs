@@ -29,11 +29,17 @@ impl Engine {
     ///
     /// `now` should not go back: a unit whose back-off was found over stays released.
     pub fn pass(&mut self, now: Time) -> Pass {
+        self.pass_at_most(now, usize::MAX)
+    }
+
+    /// The same, but ends with the first cycle after which there are `limit` actions or more: a caller that cannot carry
+    /// out more yet decides on the rest later, on what is true then. The next pass goes on where this one ended.
+    pub fn pass_at_most(&mut self, now: Time, limit: usize) -> Pass {
         self.counters.passes += 1;
         self.end_back_offs(now);
         let mut actions = Vec::new();
         let mut open: Vec<QueueId> = self.dirty.iter().copied().collect();
-        while !open.is_empty() {
+        while !open.is_empty() && actions.len() < limit {
             self.counters.cycles += 1;
             let mut picks: Vec<Pick> = open.iter().filter_map(|queue| self.first_fit(*queue)).collect();
             picks.sort_unstable_by_key(|pick| pick.turn);
@@ -47,6 +53,7 @@ impl Engine {
         }
         self.settle_reasons();
         self.dirty.clear();
+        self.dirty.extend(open);
         Pass {
             actions,
             next: self.timers.first().map(|(until, _)| *until),

@@ -79,12 +79,15 @@ const SETTLE_MS: i64 = 5_000;
 const PROBE_INTERVAL_MS: i64 = 2_000;
 
 impl Index {
-    /// Lets the engine decide. On a standby nothing is decided.
+    /// Lets the engine decide, as long as fewer than `backlog` writes wait to be sent: what is decided is soon written, so
+    /// that it never rests on queues as they were long ago. On a standby nothing is decided.
     ///
     /// Returns the next instant at which time alone changes a decision.
-    pub fn pass(&mut self, now: Time) -> Option<Time> {
+    pub fn pass(&mut self, now: Time, backlog: usize) -> Option<Time> {
         self.reign?;
-        let pass = self.engine.pass(now);
+        let pass = self
+            .engine
+            .pass_at_most(now, backlog.saturating_sub(self.backlog.len()));
         for action in pass.actions {
             if let Action::Admit(admission) = action {
                 self.intend(admission.uid, Goal::Admit(admission));
@@ -112,10 +115,11 @@ impl Index {
     }
 
     pub(crate) fn next_backlog_time(&self) -> Option<Time> {
-        self.backlog
-            .front()
-            .and_then(|uid| self.units.get(uid)?.intent.as_ref())
-            .map(|intent| intent.not_before)
+        let intents = self
+            .backlog
+            .iter()
+            .filter_map(|uid| self.units.get(uid)?.intent.as_ref());
+        intents.map(|intent| intent.not_before).min()
     }
 
     /// The next write to send. The caller reports what came of it to [`Index::answer`].

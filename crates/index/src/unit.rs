@@ -120,10 +120,15 @@ impl Unit {
         if self.job.is_suspended() != job.is_suspended() {
             self.pods_gone = false;
         }
-        let edited = self.job.metadata.generation != job.metadata.generation
+        // An edit calls for a new decision, unless a copy of the write may still be on its way: then only an edit that
+        // the guards of that copy notice makes sure that it will not land.
+        let guarded =
+            self.job.metadata.generation != job.metadata.generation || self.job.record_text() != job.record_text();
+        let edited = guarded
             || self.job.metadata.labels != job.metadata.labels
             || self.job.metadata.annotations != job.metadata.annotations;
-        if edited && !self.is_sent() {
+        let doubted = self.intent.as_ref().is_some_and(|intent| intent.doubts > 0);
+        if !self.is_sent() && (guarded || edited && !doubted) {
             self.intent = None;
         }
         if self

@@ -44,6 +44,20 @@ fn a_job_that_does_not_fit_waits_until_one_before_it_finishes() {
 }
 
 #[test]
+fn no_more_is_decided_than_can_soon_be_written_so_that_a_lowered_quota_still_counts() {
+    let mut cluster = Cluster::with_quota(10);
+    for number in 0..10 {
+        cluster.create(&format!("job-{number}"), 1);
+    }
+    let now = cluster.now();
+    cluster.index.pass(now, 4);
+    assert_eq!(cluster.index.backlog_len(), 4);
+    cluster.set_quota(5);
+    assert_eq!(cluster.run().len(), 5);
+    assert_eq!(cluster.reserved(), 5000);
+}
+
+#[test]
 fn a_standby_decides_nothing_and_follows() {
     let mut cluster = Cluster::with_quota(4);
     cluster.end_reign();

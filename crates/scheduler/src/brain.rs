@@ -20,6 +20,8 @@ use crate::writer::{self, Limits};
 
 /// Changes taken before the engine passes again.
 const BATCH: usize = 512;
+/// Decided writes that may wait to be sent, for each that is under way.
+const BACKLOG: usize = 2;
 /// Statuses and events are brought up to date this often.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Pod lists under way at once.
@@ -220,7 +222,7 @@ impl Brain {
             }
             let started = Instant::now();
             let before = self.index.engine().counters().admissions;
-            self.next = self.index.pass(now);
+            self.next = self.index.pass(now, self.concurrency.saturating_mul(BACKLOG));
             let counters = self.index.engine().counters();
             self.note_pass(counters.admissions > before, started);
         }

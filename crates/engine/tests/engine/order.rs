@@ -66,4 +66,26 @@ proptest! {
         let history: Vec<Event> = events.iter().flat_map(|event| [event.clone(), event.clone()]).collect();
         prop_assert_eq!(told(&history), told(&last));
     }
+
+    #[test]
+    fn a_pass_in_small_steps_decides_what_one_pass_decides(
+        events in prop::collection::vec(an_event(), 1..40),
+        limit in 1_usize..4,
+    ) {
+        let (mut whole, mut stepped) = (Engine::new(), Engine::new());
+        for event in furnished().into_iter().chain(events) {
+            whole.apply(event.clone());
+            stepped.apply(event);
+        }
+        let mut steps = Vec::new();
+        loop {
+            let step = stepped.pass_at_most(Time(30), limit);
+            if step.actions.is_empty() {
+                break;
+            }
+            steps.extend(step.actions);
+            stepped.audit().unwrap();
+        }
+        prop_assert_eq!(whole.pass(Time(30)).actions, steps);
+    }
 }

@@ -316,7 +316,7 @@ impl Cluster {
 
     pub(crate) fn next_write(&mut self) -> Option<Write> {
         let now = self.now();
-        self.index.pass(now);
+        self.index.pass(now, usize::MAX);
         self.index.next_write(now)
     }
 
@@ -386,7 +386,7 @@ impl Cluster {
 
     /// Why a Job waits, as its events say.
     pub(crate) fn why(&mut self, name: &str) -> String {
-        self.index.pass(self.now());
+        self.index.pass(self.now(), usize::MAX);
         let engine = self.index.engine().waiting(self.uid(name)).unwrap().reason.to_string();
         let told = self.index.take_changes().waiting;
         let told = told

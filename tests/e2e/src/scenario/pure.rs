@@ -271,7 +271,7 @@ impl<'a> Memory<'a> {
             // Each write has a time of its own, so that the records tell the order.
             self.now += 1;
             let now = self.now();
-            self.index.pass(now);
+            self.index.pass(now, usize::MAX);
             if let Some(write) = self.index.next_write(now) {
                 self.carry_out(&write)?;
             } else if let Some(at) = self.index.next_deadline(None, false, true) {
