@@ -60,6 +60,11 @@ impl Engine {
         }
     }
 
+    /// Brings up to date what [`Engine::take_changed`] tells, and decides nothing: for a caller that only follows.
+    pub fn settle(&mut self) {
+        self.settle_reasons();
+    }
+
     fn end_back_offs(&mut self, now: Time) {
         while let Some((until, unit)) = self.timers.first().copied()
             && until <= now

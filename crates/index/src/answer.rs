@@ -106,15 +106,20 @@ const LONGEST_DOUBT_MS: i64 = 5_000;
 
 impl Index {
     /// Takes the answer to a write.
-    pub fn answer(&mut self, uid: Uid, kind: WriteKind, answer: Answer, now: Time) {
+    pub fn answer(&mut self, uid: Uid, ticket: u64, answer: Answer, now: Time) {
         let Some(unit) = self.units.get_mut(&uid) else { return };
-        if unit.intent.as_ref().is_none_or(|intent| intent.goal.kind() != kind) {
+        let Some(kind) = unit
+            .intent
+            .as_ref()
+            .filter(|intent| intent.ticket == ticket)
+            .map(|intent| intent.goal.kind())
+        else {
             // Another reign's write. The object itself tells what came of it.
             if let Answer::Applied(job) | Answer::GuardFailed(Some(job)) | Answer::Unknown(Some(job)) = answer {
                 self.set_job(*job, now);
             }
             return;
-        }
+        };
         match answer {
             Answer::Applied(job) => self.landed(uid, Some(*job), now),
             Answer::GuardFailed(job) => {
@@ -175,14 +180,19 @@ impl Index {
     }
 
     fn send_again(&mut self, uid: Uid, now: Time) {
-        let Some(intent) = self.units.get_mut(&uid).and_then(|unit| unit.intent.as_mut()) else {
+        let Some(unit) = self.units.get_mut(&uid) else { return };
+        let Some(intent) = unit.intent.as_mut() else { return };
+        if !intent.holds_for(&unit.job) {
+            // It would be sent with guards on what it was not decided on. What was sent before cannot land any more.
+            unit.intent = None;
+            self.relower(uid, now);
             return;
-        };
+        }
         intent.doubts = intent.doubts.saturating_add(1);
         let pause = doubled(FIRST_DOUBT_MS, intent.doubts - 1, LONGEST_DOUBT_MS);
         intent.not_before = Time(now.0.saturating_add(pause));
         intent.sent = None;
-        self.backlog.push_back(uid);
+        self.line_up(uid);
     }
 
     /// The unit waits aside, with the reason, and its queue goes on without it.

@@ -18,6 +18,8 @@ use crate::{Index, Reign, lower};
 pub struct Write {
     /// The unit, for [`Index::answer`].
     pub uid: Uid,
+    /// Tells this write from every other, for [`Index::answer`].
+    pub ticket: u64,
     /// What it is for.
     pub kind: WriteKind,
     /// The Job's namespace.
@@ -67,6 +69,8 @@ impl WriteKind {
 pub struct Probe {
     /// The unit, for [`Index::probed`].
     pub unit: Uid,
+    /// When it was asked for, for [`Index::probed`].
+    pub epoch: u64,
     /// The Job's namespace.
     pub namespace: Name,
     /// The Job's uid: the value of the pod label `batch.kubernetes.io/controller-uid`.
@@ -84,7 +88,10 @@ impl Index {
     ///
     /// Returns the next instant at which time alone changes a decision.
     pub fn pass(&mut self, now: Time, backlog: usize) -> Option<Time> {
-        self.reign?;
+        if self.reign.is_none() {
+            self.engine.settle();
+            return None;
+        }
         let pass = self
             .engine
             .pass_at_most(now, backlog.saturating_sub(self.backlog.len()));
@@ -96,16 +103,28 @@ impl Index {
         pass.next
     }
 
-    /// Decides on a write. The latest intent of a unit that was not sent yet wins.
+    /// Decides on a write. The latest intent of a unit that was not sent yet wins. While its writes are refused it is
+    /// not sent before the pause is over.
     pub(crate) fn intend(&mut self, uid: Uid, goal: Goal) {
         let Some(unit) = self.units.get_mut(&uid) else { return };
         if unit.is_sent() {
             return;
         }
-        let queued = unit.intent.is_some();
-        unit.intent = Some(Intent::new(goal));
-        if !queued {
-            self.backlog.push_back(uid);
+        self.tickets += 1;
+        let not_before = unit.aside.as_ref().map_or(Time(i64::MIN), |aside| aside.until);
+        unit.intent = Some(Intent::new(goal, self.tickets, &unit.job, not_before));
+        self.line_up(uid);
+    }
+
+    /// Puts the intent of a unit in line: now, or when its time has come.
+    pub(crate) fn line_up(&mut self, uid: Uid) {
+        let Some(intent) = self.units.get(&uid).and_then(|unit| unit.intent.as_ref()) else {
+            return;
+        };
+        if intent.not_before == Time(i64::MIN) {
+            self.backlog.push_back((intent.ticket, uid));
+        } else {
+            self.later.insert((intent.not_before, intent.ticket, uid));
         }
     }
 
@@ -115,28 +134,24 @@ impl Index {
     }
 
     pub(crate) fn next_backlog_time(&self) -> Option<Time> {
-        let intents = self
-            .backlog
-            .iter()
-            .filter_map(|uid| self.units.get(uid)?.intent.as_ref());
-        intents.map(|intent| intent.not_before).min()
+        let now = self.backlog.front().map(|_| Time(i64::MIN));
+        now.or_else(|| self.later.first().map(|&(at, _, _)| at))
     }
 
     /// The next write to send. The caller reports what came of it to [`Index::answer`].
     pub fn next_write(&mut self, now: Time) -> Option<Write> {
         let reign = self.reign?;
-        for _ in 0..self.backlog.len() {
-            let uid = self.backlog.pop_front()?;
-            let Some(unit) = self.units.get(&uid) else { continue };
-            let Some(intent) = &unit.intent else { continue };
-            if intent.sent.is_some() {
-                continue;
-            }
-            if intent.not_before > now {
-                self.backlog.push_back(uid);
-                continue;
-            }
-            if let Some(write) = self.raise(uid, reign, now) {
+        while let Some(&(at, ticket, uid)) = self.later.first()
+            && at <= now
+        {
+            self.later.pop_first();
+            self.backlog.push_back((ticket, uid));
+        }
+        while let Some((ticket, uid)) = self.backlog.pop_front() {
+            let intent = self.units.get(&uid).and_then(|unit| unit.intent.as_ref());
+            if intent.is_some_and(|intent| intent.ticket == ticket && intent.sent.is_none())
+                && let Some(write) = self.raise(uid, reign, now)
+            {
                 return Some(write);
             }
         }
@@ -152,7 +167,9 @@ impl Index {
         match built {
             Ok(built) => {
                 let unit = self.units.get_mut(&uid)?;
-                unit.intent.as_mut()?.sent = Some(built.record.clone());
+                let intent = unit.intent.as_mut()?;
+                intent.sent = Some(built.record.clone());
+                let ticket = intent.ticket;
                 let (namespace, name) = crate::key_of(&job);
                 let status_patch = if kind == WriteKind::Admit {
                     patch::clear_start_time(&job)
@@ -162,6 +179,7 @@ impl Index {
                 let Built { patch, queue, why, .. } = built;
                 Some(Write {
                     uid,
+                    ticket,
                     kind,
                     namespace,
                     name,
@@ -216,7 +234,7 @@ impl Index {
                     ..(**adopted).clone()
                 };
                 (
-                    patch::adopt(job, &record)?,
+                    patch::adopt(job, &record, &record.local_queue)?,
                     "it ran when its namespace opted in".to_owned(),
                 )
             }
@@ -253,6 +271,15 @@ impl Index {
         self.probes.insert((at, uid));
     }
 
+    /// Pods of the unit no longer matter: an answer that is on its way is ignored.
+    pub(crate) fn cancel_probe(&mut self, uid: Uid) {
+        let Some(unit) = self.units.get_mut(&uid) else { return };
+        unit.probe_epoch += 1;
+        if let Some(at) = unit.probe_at.take() {
+            self.probes.remove(&(at, uid));
+        }
+    }
+
     /// The next pod list that is due. The caller reports what it showed to [`Index::probed`].
     pub fn next_probe(&mut self, now: Time) -> Option<Probe> {
         let &(at, uid) = self.probes.first()?;
@@ -265,14 +292,18 @@ impl Index {
         let (namespace, _) = crate::key_of(&unit.job);
         Some(Probe {
             unit: uid,
+            epoch: unit.probe_epoch,
             namespace,
             uid: unit.job.metadata.uid.clone()?,
         })
     }
 
     /// What a pod list showed: `Some(true)` if a pod still runs, `None` if the list failed.
-    pub fn probed(&mut self, uid: Uid, pods_left: Option<bool>, now: Time) {
+    pub fn probed(&mut self, uid: Uid, epoch: u64, pods_left: Option<bool>, now: Time) {
         let Some(unit) = self.units.get_mut(&uid) else { return };
+        if unit.probe_epoch != epoch {
+            return;
+        }
         if pods_left == Some(false) {
             unit.pods_gone = true;
             self.relower(uid, now);

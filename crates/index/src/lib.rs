@@ -45,6 +45,9 @@ use namespaces::Namespaces;
 use objects::Objects;
 use unit::Unit;
 
+/// How many deleted Jobs are remembered: more than are deleted while one list of all Jobs is read.
+const BURIED: usize = 100_000;
+
 /// Namespace and name of a Job.
 pub type JobKey = (Name, Name);
 
@@ -57,8 +60,17 @@ pub struct Index {
     objects: Objects,
     units: FxHashMap<Uid, Unit>,
     by_name: BTreeMap<JobKey, Uid>,
-    /// Units with an intent that is still to be sent, in the order decided.
-    backlog: VecDeque<Uid>,
+    /// Tickets and units of intents that are to be sent now, in the order decided. A ticket that its unit no longer has
+    /// is skipped.
+    backlog: VecDeque<(u64, Uid)>,
+    /// The same of intents that are to be sent later, by their time.
+    later: BTreeSet<(Time, u64, Uid)>,
+    /// The last ticket given out.
+    tickets: u64,
+    /// Jobs that Jobs control, by their owner.
+    children: FxHashMap<Uid, Vec<Uid>>,
+    /// The last Jobs that were deleted: a list that began before may still show them.
+    buried: VecDeque<Uid>,
     /// When pod lists are to be asked for.
     probes: BTreeSet<(Time, Uid)>,
     reign: Option<Reign>,
@@ -85,6 +97,10 @@ impl Index {
             units: FxHashMap::default(),
             by_name: BTreeMap::new(),
             backlog: VecDeque::new(),
+            later: BTreeSet::new(),
+            tickets: 0,
+            children: FxHashMap::default(),
+            buried: VecDeque::new(),
             probes: BTreeSet::new(),
             reign: None,
             notices: Vec::new(),
@@ -111,6 +127,7 @@ impl Index {
     pub fn end_reign(&mut self, now: Time) {
         self.reign = None;
         self.backlog.clear();
+        self.later.clear();
         for unit in self.units.values_mut() {
             unit.intent = None;
             unit.aside = None;
@@ -128,21 +145,43 @@ impl Index {
         let uid = unit::uid_of(uid_text);
         let seen = version_of(job.metadata.resource_version.as_deref());
         let key = key_of(&job);
+        if self
+            .units
+            .get(&uid)
+            .is_some_and(|unit| unit.departed || unit.seen >= seen)
+        {
+            return false;
+        }
         if let Some(&previous) = self.by_name.get(&key)
             && previous != uid
         {
+            // Of two Jobs of one name the one seen later lives.
+            if self.units.get(&previous).is_some_and(|unit| unit.seen >= seen) {
+                return false;
+            }
             self.depart(previous, now);
         }
-        match self.units.get_mut(&uid) {
-            Some(unit) if unit.departed || unit.seen >= seen => return false,
-            Some(unit) => unit.renew(Arc::new(job), seen),
-            None => {
-                self.units.insert(uid, Unit::new(Arc::new(job), seen));
-            }
+        let owner = job
+            .controlling_owner()
+            .filter(|owner| owner.kind == "Job")
+            .map(|owner| unit::uid_of(&owner.uid));
+        let new = !self.units.contains_key(&uid);
+        if let Some(unit) = self.units.get_mut(&uid) {
+            unit.renew(Arc::new(job), seen);
+        } else {
+            self.units.insert(uid, Unit::new(Arc::new(job), seen));
         }
         self.namespaces.add_job(&key.0, uid);
         self.by_name.insert(key, uid);
         self.relower(uid, now);
+        if new {
+            if let Some(owner) = owner {
+                self.children.entry(owner).or_default().push(uid);
+            }
+            // Children that came first were judged without their owner.
+            let children = self.children.get(&uid).cloned().unwrap_or_default();
+            self.relower_each(children, now);
+        }
         true
     }
 
@@ -153,6 +192,10 @@ impl Index {
         let named = self.by_name.get(&(Name::from(namespace), Name::from(name))).copied();
         let gone = if uid.is_empty() { named } else { Some(unit::uid_of(uid)) };
         if let Some(gone) = gone {
+            self.buried.push_back(gone);
+            if self.buried.len() > BURIED {
+                self.buried.pop_front();
+            }
             self.depart(gone, now);
         }
     }
@@ -171,7 +214,17 @@ impl Index {
         for uid in gone {
             self.depart(uid, now);
         }
+        let buried: BTreeSet<Uid> = self.buried.drain(..).collect();
         for job in live {
+            let uid = unit::uid_of(job.uid());
+            if buried.contains(&uid) {
+                continue;
+            }
+            if let Some(unit) = self.units.get_mut(&uid)
+                && unit.job.record_text() == job.record_text()
+            {
+                unit.record_seen = unit.record_seen.min(resource_version);
+            }
             self.set_job(job, now);
         }
     }
@@ -195,6 +248,12 @@ impl Index {
             self.namespaces.remove_job(&key_of(&unit.job).0, uid);
             if let Some(at) = unit.probe_at {
                 self.probes.remove(&(at, uid));
+            }
+            self.children.remove(&uid);
+            if let Some(owner) = unit.job.controlling_owner()
+                && let Some(siblings) = self.children.get_mut(&unit::uid_of(&owner.uid))
+            {
+                siblings.retain(|sibling| *sibling != uid);
             }
         }
         self.engine.apply(sluice_engine::Event::RemoveUnit(uid));

@@ -35,12 +35,16 @@ impl Index {
             departed: unit.departed,
         };
         let adopt = self.namespaces.predates_opt_in(job.namespace(), created_at(&job));
-        match standing(&job, recorded(&job), memory, self.is_managed(&job), adopt) {
+        let standing = standing(&job, recorded(&job), memory, self.is_managed(&job), adopt);
+        if !standing.awaits_pods() {
+            self.cancel_probe(uid);
+        }
+        match standing {
             Standing::Absent => self.absent(uid),
             Standing::Waiting { record, set_aside } => self.waits(uid, &job, record.as_deref(), set_aside),
             Standing::Holding { record, hold } => self.holds(uid, &job, &record, hold, now),
             Standing::Adopted => self.adopt(uid, &job, now),
-            Standing::Unaccounted(why) => self.charge_unaccounted(uid, &job, why, now),
+            Standing::Unaccounted { why, leaving } => self.charge_unaccounted(uid, &job, why, leaving, now),
             Standing::Runaway => self.runs_unadmitted(uid),
         }
     }
@@ -90,10 +94,13 @@ impl Index {
             Hold::Leaving => (pods_of(record), Phase::Leaving),
         };
         let Some(unit) = self.units.get_mut(&uid) else { return };
-        let newly = !std::mem::replace(&mut unit.charged, true);
+        unit.charged = true;
         let departed = unit.departed;
         if !unit.is_sent() {
             unit.intent = None;
+        }
+        if hold == Hold::Running {
+            unit.pods_gone = false;
         }
         self.engine
             .apply(Event::SetCharged(self.charged_unit(uid, job, record, pods, phase)));
@@ -102,7 +109,7 @@ impl Index {
             Hold::Stopping { unacknowledged: true } => self.schedule_probe(uid, now, false),
             Hold::Stopping { unacknowledged: false } => {}
             Hold::Leaving => self.schedule_probe(uid, now, departed),
-            Hold::Running => self.watch_running(uid, job, record, newly),
+            Hold::Running => self.watch_running(uid, job, record),
         }
     }
 
@@ -127,32 +134,20 @@ impl Index {
     }
 
     /// What a running Job must not do: grow beyond its record, or appear under an ended term.
-    fn watch_running(&mut self, uid: Uid, job: &JobView, record: &Record, newly: bool) {
+    fn watch_running(&mut self, uid: Uid, job: &JobView, record: &Record) {
         let Some(reign) = self.reign else { return };
-        let (wanted, admitted) = (requests::pods_count(&job.spec), pods_of(record));
+        let Some(unit) = self.units.get(&uid) else { return };
+        let (wanted, admitted) = (requests::pods_count(&job.spec), pods_of(record).min(unit.least_pods));
         if wanted > admitted {
             let message = format!(
-                "it was admitted with {admitted} pods and now wants {wanted}; it is queued again with its new size"
+                "it is charged for {admitted} pods and now wants {wanted}; it is queued again with its new size"
             );
-            self.intend(
-                uid,
-                Goal::Evict {
-                    reason: "Grown",
-                    message,
-                },
-            );
-            return;
-        }
-        let seen = self.units.get(&uid).map_or(0, |unit| unit.seen);
-        if newly && record.term < reign.term && seen > reign.barrier {
+            let reason = "Grown";
+            self.intend(uid, Goal::Evict { reason, message });
+        } else if record.term < reign.term && unit.record_seen > reign.barrier {
             let message = format!("it was admitted under term {}, which had ended", record.term);
-            self.intend(
-                uid,
-                Goal::Evict {
-                    reason: "StaleTerm",
-                    message,
-                },
-            );
+            let reason = "StaleTerm";
+            self.intend(uid, Goal::Evict { reason, message });
         }
     }
 
@@ -162,8 +157,13 @@ impl Index {
         };
         let spec = self.unit_spec(uid, job, None, None);
         let Some(admission) = self.engine.place_over_quota(&spec) else {
-            // Its queue or flavors are not there yet: it is looked at again when they come.
+            // Its queue or flavors are not there yet: it is looked at again when they come, and runs meanwhile.
             self.engine.apply(Event::RemoveUnit(uid));
+            if let Some(unit) = self.units.get_mut(&uid)
+                && !unit.is_sent()
+            {
+                unit.intent = None;
+            }
             return;
         };
         let record = self.admission_record(job, &admission, reign, now);
@@ -177,27 +177,36 @@ impl Index {
         self.intend(uid, Goal::Adopt(Box::new(record)));
     }
 
-    fn charge_unaccounted(&mut self, uid: Uid, job: &JobView, why: String, now: Time) {
+    fn charge_unaccounted(&mut self, uid: Uid, job: &JobView, why: String, leaving: bool, now: Time) {
         let spec = self.unit_spec(uid, job, None, None);
-        if let Some(admission) = self.engine.place_over_quota(&spec) {
-            let record = self.admission_record(job, &admission, self.reign.unwrap_or_default(), now);
+        let placed = self.engine.place_over_quota(&spec);
+        if let Some(admission) = &placed {
+            let record = self.admission_record(job, admission, self.reign.unwrap_or_default(), now);
+            let phase = if leaving { Phase::Leaving } else { Phase::Admitted };
             self.engine.apply(Event::SetCharged(self.charged_unit(
                 uid,
                 job,
                 &record,
                 pods_of(&record),
-                Phase::Admitted,
+                phase,
             )));
         }
         let Some(unit) = self.units.get_mut(&uid) else { return };
-        unit.charged = true;
+        unit.charged = placed.is_some();
+        let departed = unit.departed;
         if !std::mem::replace(&mut unit.unreadable, true) {
             self.notice(uid, Happening::UnreadableRecord { message: why });
+        }
+        if leaving {
+            self.schedule_probe(uid, now, departed);
         }
     }
 
     fn runs_unadmitted(&mut self, uid: Uid) {
         self.engine.apply(Event::RemoveUnit(uid));
+        if let Some(unit) = self.units.get_mut(&uid) {
+            unit.charged = false;
+        }
         if self.reign.is_some() {
             self.intend(uid, Goal::SuspendLate);
         }

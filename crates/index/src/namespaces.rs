@@ -63,7 +63,8 @@ impl Namespaces {
         } else {
             self.ledger.since
         };
-        since.is_some_and(|since| created <= since)
+        // What is not noted yet was there first.
+        since.is_none_or(|since| created <= since)
     }
 }
 

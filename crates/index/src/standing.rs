@@ -63,8 +63,8 @@ pub(crate) enum Standing {
     Holding { record: Box<Record>, hold: Hold },
     /// It runs, and no record says on what quota: it ran when its namespace opted in.
     Adopted,
-    /// It runs, and its record cannot be read.
-    Unaccounted(String),
+    /// It runs, or its pods may, and its record cannot be read.
+    Unaccounted { why: String, leaving: bool },
     /// It runs although nobody admitted it.
     Runaway,
 }
@@ -109,9 +109,10 @@ pub(crate) fn standing(job: &JobView, recorded: Recorded, memory: Memory, manage
     let leaving = finished || memory.departed || job.metadata.deletion_timestamp.is_some();
     match recorded {
         Recorded::Ours(record) if leaving => of_leaving(job, record, memory),
-        Recorded::Ours(record) => of_recorded(job, record, memory),
-        Recorded::Unreadable(_) | Recorded::Nothing if leaving => Standing::Absent,
-        Recorded::Unreadable(why) if !job.is_suspended() => Standing::Unaccounted(why),
+        Recorded::Ours(record) => of_recorded(job, record, memory).for_managed(managed),
+        Recorded::Nothing if leaving => Standing::Absent,
+        Recorded::Unreadable(_) if leaving && memory.pods_gone => Standing::Absent,
+        Recorded::Unreadable(why) if leaving || !stopped(job) => Standing::Unaccounted { why, leaving },
         Recorded::Unreadable(_) | Recorded::Nothing if !managed => Standing::Absent,
         Recorded::Unreadable(_) | Recorded::Nothing if job.is_suspended() => Standing::Waiting {
             record: None,
@@ -120,6 +121,30 @@ pub(crate) fn standing(job: &JobView, recorded: Recorded, memory: Memory, manage
         Recorded::Unreadable(_) | Recorded::Nothing if adopt => Standing::Adopted,
         Recorded::Unreadable(_) | Recorded::Nothing => Standing::Runaway,
     }
+}
+
+impl Standing {
+    /// Only a pod list can tell when it ends.
+    pub(crate) fn awaits_pods(&self) -> bool {
+        match self {
+            Self::Holding { hold, .. } => matches!(hold, Hold::Leaving | Hold::Stopping { unacknowledged: true }),
+            Self::Unaccounted { leaving, .. } => *leaving,
+            _ => false,
+        }
+    }
+
+    /// A Job that is not managed any more keeps what it holds to the end, and neither waits nor is stopped.
+    fn for_managed(self, managed: bool) -> Self {
+        match self {
+            Self::Waiting { .. } | Self::Runaway if !managed => Self::Absent,
+            standing => standing,
+        }
+    }
+}
+
+/// It is suspended, and the Job controller says that its pods are gone.
+fn stopped(job: &JobView) -> bool {
+    job.is_suspended() && status::suspended_since(&job.status).is_some() && status::pods_gone(&job.status)
 }
 
 fn of_leaving(job: &JobView, record: Box<Record>, memory: Memory) -> Standing {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use sluice_api::{annotations, labels};
 use sluice_engine::{Admission, Time, Uid};
 use sluice_jobs::record::Record;
+use sluice_jobs::requests;
 use sluice_jobs::view::JobView;
 
 use crate::decide::WriteKind;
@@ -23,6 +25,12 @@ pub(crate) struct Unit {
     pub(crate) pods_gone: bool,
     /// When a pod list is to be asked for.
     pub(crate) probe_at: Option<Time>,
+    /// Moves on whenever a pod list that was asked for no longer matters.
+    pub(crate) probe_epoch: u64,
+    /// The resourceVersion at which the present record was first seen.
+    pub(crate) record_seen: u64,
+    /// The fewest pods that it wanted since its record was written: what it gave up it cannot take back.
+    pub(crate) least_pods: i64,
     /// The object is gone; only its pods may be left.
     pub(crate) departed: bool,
     /// The engine has been told that this unit holds quota.
@@ -35,12 +43,38 @@ pub(crate) struct Unit {
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) goal: Goal,
+    /// Tells its write from every other.
+    pub(crate) ticket: u64,
+    /// What it was decided on.
+    basis: Basis,
     /// The record as sent: the Job shows it once the write has landed. None until it is sent.
     pub(crate) sent: Option<String>,
     /// When it may be sent, after an answer that said neither yes nor no.
     pub(crate) not_before: Time,
     /// Consecutive answers that said neither yes nor no.
     pub(crate) doubts: u32,
+}
+
+/// What the guards of a write look at.
+#[derive(Debug, PartialEq, Eq)]
+struct Basis {
+    generation: Option<i64>,
+    queue: Option<String>,
+    priority: Option<String>,
+    record: Option<String>,
+    hold: Option<String>,
+}
+
+impl Basis {
+    fn of(job: &JobView) -> Self {
+        Self {
+            generation: job.metadata.generation,
+            queue: job.label(labels::QUEUE_NAME).map(str::to_owned),
+            priority: job.label(labels::PRIORITY_CLASS).map(str::to_owned),
+            record: job.record_text().map(str::to_owned),
+            hold: job.annotation(annotations::HOLD).map(str::to_owned),
+        }
+    }
 }
 
 /// What a write is for.
@@ -71,13 +105,20 @@ impl Goal {
 }
 
 impl Intent {
-    pub(crate) fn new(goal: Goal) -> Self {
+    pub(crate) fn new(goal: Goal, ticket: u64, job: &JobView, not_before: Time) -> Self {
         Self {
             goal,
+            ticket,
+            basis: Basis::of(job),
             sent: None,
-            not_before: Time(i64::MIN),
+            not_before,
             doubts: 0,
         }
+    }
+
+    /// The Job is still what it was decided on. If it is not, the guards of every copy of its write must fail.
+    pub(crate) fn holds_for(&self, job: &JobView) -> bool {
+        self.basis == Basis::of(job)
     }
 
     /// The write was sent and the Job shows it.
@@ -102,6 +143,7 @@ pub(crate) struct Aside {
 
 impl Unit {
     pub(crate) fn new(job: Arc<JobView>, seen: u64) -> Self {
+        let least_pods = requests::pods_count(&job.spec);
         Self {
             job,
             seen,
@@ -109,6 +151,9 @@ impl Unit {
             aside: None,
             pods_gone: false,
             probe_at: None,
+            probe_epoch: 0,
+            record_seen: seen,
+            least_pods,
             departed: false,
             charged: false,
             unreadable: false,
@@ -120,15 +165,23 @@ impl Unit {
         if self.job.is_suspended() != job.is_suspended() {
             self.pods_gone = false;
         }
-        // An edit calls for a new decision, unless a copy of the write may still be on its way: then only an edit that
-        // the guards of that copy notice makes sure that it will not land.
-        let guarded =
-            self.job.metadata.generation != job.metadata.generation || self.job.record_text() != job.record_text();
-        let edited = guarded
+        let wanted = requests::pods_count(&job.spec);
+        if self.job.record_text() == job.record_text() {
+            self.least_pods = self.least_pods.min(wanted);
+        } else {
+            self.record_seen = seen;
+            self.least_pods = wanted;
+        }
+        let edited = self.job.metadata.generation != job.metadata.generation
             || self.job.metadata.labels != job.metadata.labels
             || self.job.metadata.annotations != job.metadata.annotations;
-        let doubted = self.intent.as_ref().is_some_and(|intent| intent.doubts > 0);
-        if !self.is_sent() && (guarded || edited && !doubted) {
+        // An edit calls for a new decision, unless a copy of the write may still be on its way: then only an edit that
+        // the guards of that copy notice makes sure that it will not land.
+        let void = self
+            .intent
+            .as_ref()
+            .is_some_and(|intent| !intent.holds_for(&job) || edited && intent.doubts == 0);
+        if void && !self.is_sent() {
             self.intent = None;
         }
         if self

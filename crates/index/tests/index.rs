@@ -203,11 +203,13 @@ fn a_deleted_running_job_is_charged_until_its_pods_are_gone_and_blocks_no_job_of
     );
     assert_eq!(cluster.reserved(), 4000);
     let probe = cluster.next_probe().unwrap();
-    cluster.index.probed(probe.unit, Some(true), cluster.now());
+    cluster.index.probed(probe.unit, probe.epoch, Some(true), cluster.now());
     assert_eq!(cluster.reserved(), 4000);
     cluster.pass_time(5_000);
     let probe = cluster.next_probe().unwrap();
-    cluster.index.probed(probe.unit, Some(false), cluster.now());
+    cluster
+        .index
+        .probed(probe.unit, probe.epoch, Some(false), cluster.now());
     assert_eq!(cluster.reserved(), 2000);
 }
 
@@ -406,7 +408,7 @@ fn a_record_copied_from_another_job_counts_for_nothing() {
     let record = cluster.job("a")["metadata"]["annotations"]["sluice.internal/admission"].clone();
     cluster.create("b", 1);
     cluster.edit("b", |job| {
-        job["metadata"]["annotations"]["sluice.internal/admission"] = record.clone()
+        job["metadata"]["annotations"]["sluice.internal/admission"] = record.clone();
     });
     cluster.event("b");
     assert_eq!(cluster.reserved(), 2000);
@@ -419,7 +421,7 @@ fn a_running_job_with_an_unreadable_record_is_charged_from_its_template_and_repo
     cluster.create("a", 2);
     cluster.run();
     cluster.edit("a", |job| {
-        job["metadata"]["annotations"]["sluice.internal/admission"] = json!("{broken")
+        job["metadata"]["annotations"]["sluice.internal/admission"] = json!("{broken");
     });
     cluster.event("a");
     assert_eq!(cluster.reserved(), 2000);
@@ -437,7 +439,7 @@ fn a_job_that_asks_for_what_is_not_supported_waits_with_that_reason_and_the_queu
     let mut cluster = Cluster::strict(2);
     cluster.create("a", 1);
     cluster.edit("a", |job| {
-        job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1")
+        job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1");
     });
     cluster.event("a");
     cluster.create("b", 1);
@@ -450,7 +452,7 @@ fn a_missing_priority_class_makes_the_job_wait_until_it_exists() {
     let mut cluster = Cluster::with_quota(2);
     cluster.create("a", 1);
     cluster.edit("a", |job| {
-        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("urgent")
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("urgent");
     });
     cluster.event("a");
     assert!(cluster.run().is_empty());
@@ -467,7 +469,7 @@ fn a_higher_priority_goes_first_and_a_changed_class_is_followed_by_waiting_jobs(
     for (name, class) in [("a", "low"), ("b", "high")] {
         cluster.create(name, 1);
         cluster.edit(name, |job| {
-            job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class)
+            job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
         });
         cluster.event(name);
     }
@@ -537,4 +539,168 @@ fn any_order_of_arrival_ends_in_the_same_admissions() {
         assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)], "order {order}");
         assert_eq!(cluster.reserved(), 2000);
     }
+}
+
+#[test]
+fn opting_in_suspends_nothing_that_runs_although_its_queue_is_not_there_yet() {
+    let mut cluster = Cluster::without_queues(4);
+    cluster.create_running("a", 2);
+    cluster.pass_time(60_000);
+    cluster.opt_in();
+    assert!(cluster.run().is_empty());
+    cluster.queues_arrive();
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Adopt)]);
+}
+
+#[test]
+fn labelled_jobs_that_run_when_the_first_leader_ever_begins_are_adopted() {
+    let mut cluster = Cluster::before_the_first_reign(4);
+    cluster.create_running("a", 2);
+    cluster.edit("a", |job| {
+        job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("default");
+    });
+    cluster.event("a");
+    cluster.pass_time(60_000);
+    cluster.begin_reign(1);
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Adopt)]);
+}
+
+#[test]
+fn a_list_that_began_before_a_job_was_made_anew_neither_revives_the_old_nor_buries_the_new() {
+    let mut cluster = Cluster::with_quota(0);
+    cluster.create("a", 1);
+    let (old, version) = (cluster.view("a"), cluster.version());
+    cluster.delete("a");
+    cluster.create("a", 1);
+    let now = cluster.now();
+    cluster.index.reset_jobs(vec![old], version, now);
+    assert_eq!(cluster.pending(), 1);
+    cluster.set_quota(1);
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+}
+
+#[test]
+fn a_job_deleted_while_all_jobs_are_listed_is_not_revived() {
+    let mut cluster = Cluster::with_quota(0);
+    cluster.create("a", 1);
+    let (old, version) = (cluster.view("a"), cluster.version());
+    cluster.delete("a");
+    let now = cluster.now();
+    cluster.index.reset_jobs(vec![old], version, now);
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_decision_older_than_an_edit_is_not_sent_again_with_the_edits_guards() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 1);
+    let write = cluster.next_write().unwrap();
+    cluster.edit("a", |job| {
+        job["spec"]["parallelism"] = json!(3);
+        job["spec"]["completions"] = json!(3);
+    });
+    cluster.event("a");
+    cluster.answer(&write, Answer::Delayed);
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Admit)]);
+    assert_eq!(cluster.record("a")["podSets"][0]["count"], 3);
+    assert_eq!(cluster.reserved(), 3000);
+}
+
+#[test]
+fn an_edit_that_no_guard_notices_frees_nothing_while_a_write_is_in_doubt() {
+    let mut cluster = Cluster::with_quota(1);
+    cluster.create("a", 1);
+    cluster.create("b", 1);
+    let write = cluster.next_write().unwrap();
+    cluster.answer(&write, Answer::Unknown(Some(Box::new(cluster.view("a")))));
+    cluster.edit("a", |job| job["metadata"]["annotations"]["note"] = json!("mine"));
+    cluster.event("a");
+    assert!(cluster.next_write().is_none(), "the first copy may still land");
+    assert_eq!(cluster.reserved(), 1000);
+}
+
+#[test]
+fn a_refused_suspension_is_tried_again_after_a_pause_and_not_before() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.opt_in();
+    cluster.pass_time(60_000);
+    cluster.create_running("a", 2);
+    let write = cluster.next_write().unwrap();
+    cluster.answer(
+        &write,
+        Answer::Refused {
+            message: "no".to_owned(),
+        },
+    );
+    assert!(cluster.next_write().is_none());
+    cluster.pass_time(1_500);
+    assert_eq!(cluster.next_write().unwrap().kind, WriteKind::SuspendLate);
+}
+
+#[test]
+fn the_revocation_of_a_late_admission_survives_what_its_job_reports_meanwhile() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 2);
+    let late = cluster.next_write().unwrap();
+    cluster.end_reign();
+    cluster.begin_reign(8);
+    cluster.store(&late);
+    cluster.event("a");
+    cluster.start("a");
+    assert_eq!(cluster.run()[0], ("a".to_owned(), WriteKind::Evict));
+}
+
+#[test]
+fn the_answer_to_an_earlier_write_of_the_same_kind_is_not_taken_for_the_present_one() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    let old = cluster.next_write().unwrap();
+    cluster.end_reign();
+    cluster.begin_reign(8);
+    let new = cluster.next_write().unwrap();
+    cluster.answer(&old, Answer::GuardFailed(Some(Box::new(cluster.view("a")))));
+    assert_eq!(cluster.reserved(), 2000);
+    cluster.carry_out(&new);
+    assert_eq!(cluster.reserved(), 2000);
+}
+
+#[test]
+fn a_job_that_is_not_managed_any_more_neither_waits_nor_is_stopped() {
+    let mut cluster = Cluster::with_quota(2);
+    cluster.create("a", 2);
+    cluster.run();
+    cluster.start("a");
+    cluster.edit("a", |job| {
+        job["spec"]["suspend"] = json!(true);
+        job["metadata"]["annotations"]["sluice.internal/hold"] = json!("true");
+    });
+    cluster.event("a");
+    cluster.run();
+    cluster.stopped("a");
+    cluster.edit("a", |job| {
+        job["metadata"]["labels"] = json!({});
+        job["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("sluice.internal/hold");
+    });
+    cluster.event("a");
+    assert_eq!(cluster.pending(), 0);
+    cluster.edit("a", |job| job["spec"]["suspend"] = json!(false));
+    cluster.event("a");
+    assert!(cluster.run().is_empty());
+}
+
+#[test]
+fn what_a_running_job_gave_up_it_cannot_take_back() {
+    let mut cluster = Cluster::with_quota(4);
+    cluster.create("a", 4);
+    cluster.run();
+    cluster.edit_status("a", |status| *status = json!({"active": 2}));
+    cluster.edit("a", |job| job["spec"]["parallelism"] = json!(2));
+    cluster.event("a");
+    assert_eq!(cluster.reserved(), 2000);
+    cluster.edit("a", |job| job["spec"]["parallelism"] = json!(4));
+    cluster.event("a");
+    assert_eq!(cluster.run(), [("a".to_owned(), WriteKind::Evict)]);
 }

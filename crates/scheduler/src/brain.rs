@@ -32,6 +32,7 @@ const PROBES: usize = 8;
 enum Returned {
     Answer {
         uid: Uid,
+        ticket: u64,
         kind: WriteKind,
         answer: Answer,
         seconds: f64,
@@ -41,6 +42,7 @@ enum Returned {
     },
     Probed {
         unit: Uid,
+        epoch: u64,
         pods_left: Option<bool>,
     },
 }
@@ -97,13 +99,14 @@ impl Brain {
         }
     }
 
-    /// Runs until shutdown. Writes that are under way then are left to finish; nothing new is sent.
+    /// Runs until shutdown. Writes that are under way then are left to finish; nothing new is sent. Returns whether
+    /// the answers of all are known.
     pub(crate) async fn run(
         mut self,
         mut inputs: mpsc::Receiver<Input>,
         mut orders: mpsc::Receiver<Order>,
         shutdown: Shutdown,
-    ) {
+    ) -> bool {
         let mut batch = Vec::with_capacity(BATCH);
         let mut report = tokio::time::interval(REPORT_INTERVAL);
         report.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -139,18 +142,20 @@ impl Brain {
             }
             self.decide();
         }
-        self.finish().await;
+        self.finish().await
     }
 
     /// Waits for the answers to what is under way: an orderly stop leaves no write in doubt.
-    async fn finish(&mut self) {
-        let deadline = tokio::time::Instant::now() + self.limits.timeout;
+    async fn finish(&mut self) -> bool {
+        // A write to the status may come before the patch, and a read after it.
+        let deadline = tokio::time::Instant::now() + 3 * self.limits.timeout;
         while self.under_way > 0 {
             match tokio::time::timeout_at(deadline, self.answers.recv()).await {
                 Ok(Some(returned)) => self.take(returned),
-                Ok(None) | Err(_) => return,
+                Ok(None) | Err(_) => return false,
             }
         }
+        true
     }
 
     async fn until(next: Option<Time>) {
@@ -197,6 +202,7 @@ impl Brain {
             }
             Order::Deposed { why } => {
                 self.hold = None;
+                self.next = None;
                 self.index.end_reign(now);
                 self.metrics.leads(false);
                 tracing::warn!(why, "this replica no longer leads: it admits nothing and follows");
@@ -225,6 +231,8 @@ impl Brain {
             self.next = self.index.pass(now, self.concurrency.saturating_mul(BACKLOG));
             let counters = self.index.engine().counters();
             self.note_pass(counters.admissions > before, started);
+        } else {
+            self.index.pass(now, 0);
         }
         self.send(now);
         self.probe(now);
@@ -257,7 +265,12 @@ impl Brain {
                 (self.writes.clone(), hold.clone(), self.limits, self.returned.clone());
             tokio::spawn(async move {
                 let Write {
-                    uid, kind, queue, why, ..
+                    uid,
+                    ticket,
+                    kind,
+                    queue,
+                    why,
+                    ..
                 } = write.clone();
                 let job = (write.namespace.clone(), write.name.clone());
                 let started = Instant::now();
@@ -266,6 +279,7 @@ impl Brain {
                 // The brain outlives its writes except at shutdown, when nobody wants the answer.
                 let _closed = returned.send(Returned::Answer {
                     uid,
+                    ticket,
                     kind,
                     answer,
                     seconds,
@@ -279,14 +293,20 @@ impl Brain {
 
     fn probe(&mut self, now: Time) {
         while self.probing < PROBES {
-            let Some(Probe { unit, namespace, uid }) = self.index.next_probe(now) else {
+            let Some(Probe {
+                unit,
+                epoch,
+                namespace,
+                uid,
+            }) = self.index.next_probe(now)
+            else {
                 return;
             };
             self.probing += 1;
             let (client, timeout, returned) = (self.reads.clone(), self.limits.timeout, self.returned.clone());
             tokio::spawn(async move {
                 let pods_left = crate::pods::any_left(client, &namespace, &uid, timeout).await;
-                let _closed = returned.send(Returned::Probed { unit, pods_left });
+                let _closed = returned.send(Returned::Probed { unit, epoch, pods_left });
             });
         }
     }
@@ -296,6 +316,7 @@ impl Brain {
         match returned {
             Returned::Answer {
                 uid,
+                ticket,
                 kind,
                 answer,
                 seconds,
@@ -307,11 +328,11 @@ impl Brain {
                 let outcome = outcome_of(&answer);
                 self.metrics.wrote(kind, outcome, seconds);
                 log_write(kind, outcome, &answer, &job, &queue, &why, seconds);
-                self.index.answer(uid, kind, answer, now);
+                self.index.answer(uid, ticket, answer, now);
             }
-            Returned::Probed { unit, pods_left } => {
+            Returned::Probed { unit, epoch, pods_left } => {
                 self.probing -= 1;
-                self.index.probed(unit, pods_left, now);
+                self.index.probed(unit, epoch, pods_left, now);
             }
         }
     }
@@ -325,7 +346,7 @@ impl Brain {
         let (namespace, name) = (&*notice.job.0, &*notice.job.1);
         match &notice.what {
             Happening::Finished => {
-                tracing::info!(namespace, name, queue = &*notice.queue, "finished: its quota is free")
+                tracing::info!(namespace, name, queue = &*notice.queue, "finished: its quota is free");
             }
             Happening::UnreadableRecord { message } => {
                 tracing::error!(

@@ -131,12 +131,14 @@ pub async fn run(config: Config) -> Result<()> {
 
     let clerk = tokio::spawn(clerk.run(shutdown.clone()));
     let throne = tokio::spawn(throne.run(candidate.leadership(), shutdown.clone()));
-    brain.run(inputs, received, shutdown).await;
+    let settled = brain.run(inputs, received, shutdown).await;
     throne.await?;
     clerk.await?;
     publishing.await?;
-    // Nothing writes any more: the next leader need not wait for this lease to expire.
-    candidate.release().await;
+    if settled {
+        // Nothing writes any more: the next leader need not wait for this lease to expire.
+        candidate.release().await;
+    }
     Ok(())
 }
 

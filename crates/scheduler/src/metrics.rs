@@ -56,6 +56,7 @@ fn wait_buckets(doublings: u32) -> Vec<f64> {
 }
 
 impl Metrics {
+    #[expect(clippy::too_many_lines, reason = "a list, one entry a metric")]
     pub(crate) fn register(registry: &Registry) -> prometheus::Result<Self> {
         let default = || prometheus::DEFAULT_BUCKETS.to_vec();
         let r = registry;

@@ -157,7 +157,7 @@ impl Clerk {
             Ok(Ok(())) => {}
             Ok(Err(kube::Error::Api(status))) if status.is_not_found() => {}
             Ok(Err(error)) => {
-                tracing::warn!(object, %error, "failed to write the status of a queue; written again soon")
+                tracing::warn!(object, %error, "failed to write the status of a queue; written again soon");
             }
             Err(_) => tracing::warn!(object, "writing the status of a queue timed out; written again soon"),
         }

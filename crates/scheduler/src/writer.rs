@@ -49,12 +49,15 @@ pub(crate) async fn carry_out(client: Client, write: Write, hold: Hold, limits: 
         match prepare(&jobs, &write.name, patch, limits).await {
             Verdict::Done(()) => {}
             Verdict::Refused(message) => return Answer::Refused { message },
-            // Nothing was started yet: whatever came of it, the next attempt reads the Job anew.
-            Verdict::GuardFailed | Verdict::Delayed | Verdict::Unknown => {
-                return read(&jobs, &write.name, &hold, limits)
-                    .await
-                    .map_or(Answer::Delayed, Answer::GuardFailed);
+            Verdict::GuardFailed => {
+                let read = read(&jobs, &write.name, &hold, limits).await;
+                return read.map_or(Answer::Delayed, Answer::GuardFailed);
             }
+            // Nothing was started yet, and clearing the start time twice does no harm.
+            Verdict::Delayed | Verdict::Unknown => return Answer::Delayed,
+        }
+        if hold.remaining(Instant::now()) <= limits.margin {
+            return Answer::Delayed;
         }
     }
     let patch: Patch<()> = Patch::Json(write.patch);

@@ -89,6 +89,33 @@ impl Cluster {
         cluster
     }
 
+    /// Only the Namespace has been seen.
+    pub(crate) fn without_queues(cores: i64) -> Self {
+        let mut cluster = Self::empty(cluster_queue(cores, "BestEffortFIFO", Some(&json!({}))));
+        cluster.arrive(0);
+        cluster.begin_reign(7);
+        cluster
+    }
+
+    pub(crate) fn queues_arrive(&mut self) {
+        for object in 1..4 {
+            self.arrive(object);
+        }
+    }
+
+    /// Everything has been seen, and nobody has led yet.
+    pub(crate) fn before_the_first_reign(cores: i64) -> Self {
+        let mut cluster = Self::empty(cluster_queue(cores, "BestEffortFIFO", Some(&json!({}))));
+        for object in 0..4 {
+            cluster.arrive(object);
+        }
+        cluster
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Jobs `a` and `b`, and the queue objects, in one of the 24 orders of their arrival.
     pub(crate) fn in_order(cores: i64, order: usize) -> Self {
         let mut cluster = Self::empty(cluster_queue(cores, "BestEffortFIFO", Some(&json!({}))));
@@ -266,7 +293,7 @@ impl Cluster {
     /// The Job controller acknowledges a stop, and the last pod is gone.
     pub(crate) fn stopped(&mut self, name: &str) {
         self.edit_status(name, |status| {
-            *status = json!({"conditions": [suspended_condition(true)]})
+            *status = json!({"conditions": [suspended_condition(true)]});
         });
         self.event(name);
     }
@@ -334,7 +361,7 @@ impl Cluster {
     }
 
     pub(crate) fn answer(&mut self, write: &Write, answer: Answer) {
-        self.index.answer(write.uid, write.kind, answer, self.now());
+        self.index.answer(write.uid, write.ticket, answer, self.now());
     }
 
     pub(crate) fn carry_out(&mut self, write: &Write) {

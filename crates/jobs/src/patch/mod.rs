@@ -134,6 +134,7 @@ pub fn admit(job: &JobView, plan: &AdmissionPlan, record: &Record) -> Result<Wri
     builder.guard_suspend();
     builder.guard_label(labels::QUEUE_NAME);
     builder.guard_label(labels::PRIORITY_CLASS);
+    builder.guard_annotation(annotations::HOLD);
 
     builder.set_suspend(false);
     let old_delta = old.map(|old| old.delta).unwrap_or_default();
@@ -226,11 +227,12 @@ pub fn clear_start_time(job: &JobView) -> Option<Patch> {
 }
 
 /// Writes a record on a running Job without touching its spec: it ran before its namespace was opted in. That its owner
-/// created it running is noted, so that the owner can hold it.
+/// created it running is noted, so that the owner can hold it; and the queue label is added to a Job that has none, since
+/// the term fence looks at labelled Jobs.
 ///
 /// # Errors
 /// [`PatchError::Transition`] when the Job has a record.
-pub fn adopt(job: &JobView, record: &Record) -> Result<Write, PatchError> {
+pub fn adopt(job: &JobView, record: &Record, queue_label: &str) -> Result<Write, PatchError> {
     let mut builder = Builder::new(job)?;
     if let Some(old) = builder.enter(State::Admitted)? {
         return Err(PatchError::Transition {
@@ -240,6 +242,10 @@ pub fn adopt(job: &JobView, record: &Record) -> Result<Write, PatchError> {
     }
     builder.guard_suspend();
     builder.set_annotation(annotations::CREATED_RUNNING, TRUE);
+    builder.guard_label(labels::QUEUE_NAME);
+    if job.label(labels::QUEUE_NAME).is_none() {
+        builder.set_label(labels::QUEUE_NAME, queue_label);
+    }
     let record = Record {
         state: State::Admitted,
         delta: Delta::default(),

@@ -479,7 +479,7 @@ fn only_a_suspended_job_with_a_start_time_has_one_to_clear() {
 fn an_adoption_writes_the_record_and_that_its_owner_created_it_running() {
     let before = with(&fixture::waiting_job(), |job| job["spec"]["suspend"] = json!(false));
     let mut job = before.clone();
-    let write = adopt(&fixture::view(&job), &record(State::Waiting)).unwrap();
+    let write = adopt(&fixture::view(&job), &record(State::Waiting), "default").unwrap();
     send(&mut job, &write);
     assert_eq!(
         job,
@@ -490,7 +490,7 @@ fn an_adoption_writes_the_record_and_that_its_owner_created_it_running() {
         )
     );
     assert_eq!(current(&job).state, State::Admitted);
-    assert!(adopt(&fixture::view(&job), &record(State::Waiting)).is_err());
+    assert!(adopt(&fixture::view(&job), &record(State::Waiting), "default").is_err());
 }
 
 #[test]

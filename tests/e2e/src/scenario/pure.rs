@@ -277,7 +277,7 @@ impl<'a> Memory<'a> {
             } else if let Some(at) = self.index.next_deadline(None, false, true) {
                 self.now = self.now.max(at.0);
                 if let Some(probe) = self.index.next_probe(self.now()) {
-                    self.index.probed(probe.unit, Some(false), self.now());
+                    self.index.probed(probe.unit, probe.epoch, Some(false), self.now());
                 }
             } else {
                 self.index
@@ -298,7 +298,7 @@ impl<'a> Memory<'a> {
         self.touch(&write.name)?;
         let view = self.view(&write.name)?;
         self.index
-            .answer(write.uid, write.kind, Answer::Applied(Box::new(view)), self.now());
+            .answer(write.uid, write.ticket, Answer::Applied(Box::new(view)), self.now());
         self.control(&write.name)?;
         self.show(&write.name)
     }
