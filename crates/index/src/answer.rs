@@ -91,8 +91,11 @@ pub enum Happening {
         /// Why.
         message: String,
     },
-    /// It finished.
-    Finished,
+    /// It finished, so many milliseconds after its admission.
+    Finished {
+        /// Milliseconds from the last admission to now.
+        ran_ms: i64,
+    },
 }
 
 /// The first pause after a refusal, in milliseconds; doubles to [`LONGEST_ASIDE_MS`].

@@ -40,7 +40,7 @@ impl Index {
             self.cancel_probe(uid);
         }
         match standing {
-            Standing::Absent => self.absent(uid),
+            Standing::Absent => self.absent(uid, now),
             Standing::Waiting { record, set_aside } => self.waits(uid, &job, record.as_deref(), set_aside),
             Standing::Holding { record, hold } => self.holds(uid, &job, &record, hold, now),
             Standing::Adopted => self.adopt(uid, &job, now),
@@ -49,17 +49,19 @@ impl Index {
         }
     }
 
-    fn absent(&mut self, uid: Uid) {
+    fn absent(&mut self, uid: Uid, now: Time) {
         let Some(unit) = self.units.get_mut(&uid) else { return };
         let was_charged = std::mem::take(&mut unit.charged);
         let finished = status::finished(&unit.job.status).is_some();
+        let admitted_at = recorded(&unit.job).ours().and_then(|record| record.admitted_at);
         let in_flight = unit.is_sent();
         if !in_flight {
             unit.intent = None;
         }
         let forget = unit.departed && !in_flight;
         if was_charged && finished {
-            self.notice(uid, Happening::Finished);
+            let ran_ms = admitted_at.map_or(0, |at| now.0.saturating_sub(time_of(at).0).max(0));
+            self.notice(uid, Happening::Finished { ran_ms });
         }
         if in_flight {
             // An admission that may still land must stay charged until it is known that it did not.
@@ -153,7 +155,7 @@ impl Index {
 
     fn adopt(&mut self, uid: Uid, job: &JobView, now: Time) {
         let Some(reign) = self.reign else {
-            return self.absent(uid);
+            return self.absent(uid, now);
         };
         let spec = self.unit_spec(uid, job, None, None);
         let Some(admission) = self.engine.place_over_quota(&spec) else {

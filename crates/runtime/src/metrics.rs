@@ -10,7 +10,7 @@
 //! let registry = prometheus::Registry::new();
 //! let admitted = Counter::<QueueLabels<'static>>::register(&registry, "admitted_total", "Jobs admitted.")?;
 //! admitted.inc(&QueueLabels { cluster_queue: "team-a", replica_role: "leader" });
-//! admitted.forget("cluster_queue", "team-a"); // the queue was deleted
+//! admitted.forget(&[("cluster_queue", "team-a")]); // the queue was deleted
 //! # Ok(())
 //! # }
 //! ```
@@ -99,9 +99,9 @@ macro_rules! family {
                 let _absent = L::with(labels, |values| self.vec.remove_label_values(values));
             }
 
-            /// Drops every series whose label `name` has this value: what is left of a deleted object.
-            pub fn forget(&self, name: &str, value: &str) {
-                forget(&self.vec, name, value);
+            /// Drops every series that has all of these labels, names and values: what is left of a deleted object.
+            pub fn forget(&self, labels: &[(&str, &str)]) {
+                forget(&self.vec, labels);
             }
         }
     };
@@ -239,7 +239,7 @@ pub fn register_process(registry: &Registry) -> prometheus::Result<()> {
     registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))
 }
 
-fn forget<T: MetricVecBuilder>(vec: &MetricVec<T>, name: &str, value: &str) {
+fn forget<T: MetricVecBuilder>(vec: &MetricVec<T>, wanted: &[(&str, &str)]) {
     for family in vec.collect() {
         for metric in family.get_metric() {
             let labels: HashMap<&str, &str> = metric
@@ -247,7 +247,7 @@ fn forget<T: MetricVecBuilder>(vec: &MetricVec<T>, name: &str, value: &str) {
                 .iter()
                 .map(|pair| (pair.name(), pair.value()))
                 .collect();
-            if labels.get(name) == Some(&value) {
+            if wanted.iter().all(|(name, value)| labels.get(name) == Some(value)) {
                 // Somebody may have removed the same series in the meantime.
                 let _absent = vec.remove(&labels);
             }
@@ -297,8 +297,8 @@ mod tests {
             usage.set(&labels, 0.5);
             wait.observe(&labels, 2.0);
         }
-        usage.forget("cluster_queue", "a");
-        wait.forget("cluster_queue", "a");
+        usage.forget(&[("cluster_queue", "a")]);
+        wait.forget(&[("cluster_queue", "a")]);
         let left = text(&registry);
         assert!(!left.contains(r#"cluster_queue="a""#), "{left}");
         let kept = QueueLabels {

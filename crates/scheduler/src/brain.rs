@@ -345,7 +345,7 @@ impl Brain {
         }
         let (namespace, name) = (&*notice.job.0, &*notice.job.1);
         match &notice.what {
-            Happening::Finished => {
+            Happening::Finished { .. } => {
                 tracing::info!(namespace, name, queue = &*notice.queue, "finished: its quota is free");
             }
             Happening::UnreadableRecord { message } => {

@@ -16,6 +16,8 @@ label_set! { pub(crate) struct LocalLabels { name, namespace, replica_role } }
 label_set! { pub(crate) struct LocalStatusLabels { name, namespace, status, replica_role } }
 label_set! { pub(crate) struct LocalActiveLabels { name, namespace, active, replica_role } }
 label_set! { pub(crate) struct LocalClassLabels { name, namespace, priority_class, replica_role } }
+label_set! { pub(crate) struct LocalEvictionLabels { name, namespace, reason, underlying_cause, priority_class, replica_role } }
+label_set! { pub(crate) struct LocalResourceLabels { name, namespace, flavor, resource, replica_role } }
 label_set! { pub(crate) struct WriteLabels { kind, outcome } }
 
 /// Every metric of the scheduler.
@@ -33,15 +35,25 @@ pub(crate) struct Metrics {
     admission_wait: Histogram<QueueClassLabels<'static>>,
     evicted: Counter<EvictionLabels<'static>>,
     finished: Counter<QueueClassLabels<'static>>,
+    execution: Histogram<QueueClassLabels<'static>>,
     reservation: Gauge<QuotaLabels<'static>>,
     usage: Gauge<QuotaLabels<'static>>,
     nominal: Gauge<QuotaLabels<'static>>,
+    borrowing_limit: Gauge<QuotaLabels<'static>>,
+    lending_limit: Gauge<QuotaLabels<'static>>,
     local_pending: Gauge<LocalStatusLabels<'static>>,
     local_reserving: Gauge<LocalLabels<'static>>,
     local_admitted_active: Gauge<LocalLabels<'static>>,
     local_status: Gauge<LocalActiveLabels<'static>>,
     local_admitted: Counter<LocalClassLabels<'static>>,
     local_admission_wait: Histogram<LocalClassLabels<'static>>,
+    local_quota_reserved: Counter<LocalClassLabels<'static>>,
+    local_quota_reserved_wait: Histogram<LocalClassLabels<'static>>,
+    local_evicted: Counter<LocalEvictionLabels<'static>>,
+    local_finished: Counter<LocalClassLabels<'static>>,
+    local_execution: Histogram<LocalClassLabels<'static>>,
+    local_reservation: Gauge<LocalResourceLabels<'static>>,
+    local_usage: Gauge<LocalResourceLabels<'static>>,
     pub(crate) writes: Counter<WriteLabels<'static>>,
     pub(crate) write_seconds: Histogram<WriteLabels<'static>>,
     leader: Gauge<NoLabels<'static>>,
@@ -146,6 +158,59 @@ impl Metrics {
                 "Time from a Job's queue time until it was admitted, per LocalQueue.",
                 wait_buckets(12),
             )?,
+            execution: Histogram::register(
+                r,
+                "kueue_execution_time_seconds",
+                "Time from a Job's last admission until it finished.",
+                wait_buckets(14),
+            )?,
+            borrowing_limit: Gauge::register(
+                r,
+                "kueue_cluster_queue_borrowing_limit",
+                "Borrowing limit; without one, +Inf.",
+            )?,
+            lending_limit: Gauge::register(
+                r,
+                "kueue_cluster_queue_lending_limit",
+                "Lending limit; without one, +Inf.",
+            )?,
+            local_quota_reserved: Counter::register(
+                r,
+                "kueue_local_queue_quota_reserved_workloads_total",
+                "Jobs that were given quota, per LocalQueue.",
+            )?,
+            local_quota_reserved_wait: Histogram::register(
+                r,
+                "kueue_local_queue_quota_reserved_wait_time_seconds",
+                "Time from a Job's queue time until it was given quota, per LocalQueue.",
+                wait_buckets(12),
+            )?,
+            local_evicted: Counter::register(
+                r,
+                "kueue_local_queue_evicted_workloads_total",
+                "Jobs that were evicted, per LocalQueue.",
+            )?,
+            local_finished: Counter::register(
+                r,
+                "kueue_local_queue_finished_workloads_total",
+                "Admitted Jobs that finished, per LocalQueue.",
+            )?,
+            local_execution: Histogram::register(
+                r,
+                "kueue_local_queue_execution_time_seconds",
+                "Time from a Job's last admission until it finished, per LocalQueue.",
+                wait_buckets(12),
+            )?,
+            local_reservation: Gauge::register(
+                r,
+                "kueue_local_queue_resource_reservation",
+                "Quota held through a LocalQueue, admitted or not.",
+            )?,
+            local_usage: Gauge::register(
+                r,
+                "kueue_local_queue_resource_usage",
+                "Quota held through a LocalQueue by admitted Jobs.",
+            )?,
             writes: Counter::register(
                 r,
                 "sluice_job_writes_total",
@@ -188,15 +253,33 @@ impl Metrics {
                 self.admission_wait.observe(&class, seconds);
                 self.local_admitted.inc(&local);
                 self.local_admission_wait.observe(&local, seconds);
+                self.local_quota_reserved.inc(&local);
+                self.local_quota_reserved_wait.observe(&local, seconds);
             }
-            Happening::Evicted { reason, .. } => self.evicted.inc(&EvictionLabels {
-                cluster_queue: &notice.queue,
-                reason,
-                underlying_cause: "",
-                priority_class: &notice.priority_class,
-                replica_role: role,
-            }),
-            Happening::Finished => self.finished.inc(&class),
+            Happening::Evicted { reason, .. } => {
+                self.evicted.inc(&EvictionLabels {
+                    cluster_queue: &notice.queue,
+                    reason,
+                    underlying_cause: "",
+                    priority_class: &notice.priority_class,
+                    replica_role: role,
+                });
+                self.local_evicted.inc(&LocalEvictionLabels {
+                    name: &notice.local_queue,
+                    namespace: &notice.job.0,
+                    reason,
+                    underlying_cause: "",
+                    priority_class: &notice.priority_class,
+                    replica_role: role,
+                });
+            }
+            Happening::Finished { ran_ms } => {
+                let seconds = seconds_of(*ran_ms);
+                self.finished.inc(&class);
+                self.execution.observe(&class, seconds);
+                self.local_finished.inc(&local);
+                self.local_execution.observe(&local, seconds);
+            }
             _ => {}
         }
     }
@@ -246,10 +329,16 @@ impl Metrics {
             self.reservation
                 .set(&labels, amount(&usage.resource, usage.reserved.get()));
             self.usage.set(&labels, amount(&usage.resource, usage.admitted.get()));
-            match usage.nominal {
-                Some(nominal) => self.nominal.set(&labels, amount(&usage.resource, nominal.get())),
-                None => self.nominal.remove(&labels),
-            }
+            let Some(nominal) = usage.nominal else {
+                self.nominal.remove(&labels);
+                self.borrowing_limit.remove(&labels);
+                self.lending_limit.remove(&labels);
+                continue;
+            };
+            self.nominal.set(&labels, amount(&usage.resource, nominal.get()));
+            // A queue that names a limit is not acted on yet, so an active one has none.
+            self.borrowing_limit.set(&labels, f64::INFINITY);
+            self.lending_limit.set(&labels, f64::INFINITY);
         }
     }
 
@@ -287,17 +376,32 @@ impl Metrics {
             };
             self.local_status.set(&labels, f64::from(u8::from(active == now)));
         }
+        for usage in &report.usage {
+            let labels = LocalResourceLabels {
+                name,
+                namespace,
+                flavor: &usage.flavor,
+                resource: &usage.resource,
+                replica_role: role,
+            };
+            self.local_reservation
+                .set(&labels, amount(&usage.resource, usage.reserved.get()));
+            self.local_usage
+                .set(&labels, amount(&usage.resource, usage.admitted.get()));
+        }
     }
 
     /// Drops the gauges of a deleted ClusterQueue.
     pub(crate) fn forget_cluster_queue(&self, name: &str) {
-        self.pending.forget("cluster_queue", name);
-        self.reserving.forget("cluster_queue", name);
-        self.admitted_active.forget("cluster_queue", name);
-        self.status.forget("cluster_queue", name);
-        self.reservation.forget("cluster_queue", name);
-        self.usage.forget("cluster_queue", name);
-        self.nominal.forget("cluster_queue", name);
+        self.pending.forget(&[("cluster_queue", name)]);
+        self.reserving.forget(&[("cluster_queue", name)]);
+        self.admitted_active.forget(&[("cluster_queue", name)]);
+        self.status.forget(&[("cluster_queue", name)]);
+        self.reservation.forget(&[("cluster_queue", name)]);
+        self.usage.forget(&[("cluster_queue", name)]);
+        self.nominal.forget(&[("cluster_queue", name)]);
+        self.borrowing_limit.forget(&[("cluster_queue", name)]);
+        self.lending_limit.forget(&[("cluster_queue", name)]);
     }
 
     /// Drops the gauges of a deleted LocalQueue.
@@ -318,6 +422,9 @@ impl Metrics {
         };
         self.local_reserving.remove(&labels);
         self.local_admitted_active.remove(&labels);
+        self.local_reservation
+            .forget(&[("name", name), ("namespace", namespace)]);
+        self.local_usage.forget(&[("name", name), ("namespace", namespace)]);
         for active in ["True", "False", "Unknown"] {
             self.local_status.remove(&LocalActiveLabels {
                 name,

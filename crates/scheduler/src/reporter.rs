@@ -220,7 +220,7 @@ impl Reporter {
                 "UnreadableRecord",
                 format!("{message}; it runs on and is charged by its template and queue"),
             ),
-            Happening::Finished => return,
+            Happening::Finished { .. } => return,
         };
         self.publish(&notice.job.0, &notice.job.1, &notice.uid, severity, reason, message);
     }

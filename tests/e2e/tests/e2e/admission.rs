@@ -353,6 +353,9 @@ async fn metrics_have_kueues_names_and_say_what_the_queues_hold() -> Result<()> 
             r#"kueue_cluster_queue_resource_usage{cluster_queue="metrics",cohort="",flavor="any",replica_role="leader",resource="cpu"} 1"#,
             r#"kueue_cluster_queue_status{cluster_queue="metrics",replica_role="leader",status="active"} 1"#,
             r#"kueue_admitted_workloads_total{cluster_queue="metrics",priority_class="",replica_role="leader"} 1"#,
+            r#"kueue_cluster_queue_borrowing_limit{cluster_queue="metrics",cohort="",flavor="any",replica_role="leader",resource="cpu"} inf"#,
+            r#"kueue_local_queue_resource_usage{flavor="any",name="default",namespace="metrics",replica_role="leader",resource="cpu"} 1"#,
+            r#"kueue_local_queue_admission_wait_time_seconds_count{name="default",namespace="metrics",priority_class="",replica_role="leader"} 1"#,
             "sluice_leader 1",
         ] {
             ensure!(metrics.contains(series), "no {series} in\n{metrics}");
