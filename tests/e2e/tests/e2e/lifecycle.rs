@@ -51,6 +51,8 @@ async fn an_owner_who_suspends_a_running_job_holds_it_until_the_hold_is_taken_of
         anyhow::Ok(())
     })
     .await?;
+    // Statuses come once a second: one from before the start would look like the quota being back.
+    team.until_reserved("1").await?;
     team.merge("a", &json!({"spec": {"suspend": true}})).await?.ok()?;
     team.until_reserved("0").await?;
     ensure!(
@@ -199,6 +201,9 @@ async fn a_job_whose_quota_was_taken_back_moves_to_other_nodes_on_servers_that_k
         anyhow::Ok(())
     })
     .await?;
+    // Statuses come once a second: one from before the start would look like the quota being back.
+    team.until_status("its quota is charged", |status| status["reservingWorkloads"] == 1)
+        .await?;
     team.merge("a", &json!({"spec": {"suspend": true}})).await?.ok()?;
     team.until_status("its quota is back", |status| status["reservingWorkloads"] == 0)
         .await?;
