@@ -6,6 +6,7 @@ use sluice_engine::{
     Amount, Charge, ChargedUnit, Event, Gate, LocalQueueKey, Name, Phase, PodSetSpec, Time, Uid, UnitSpec,
 };
 use sluice_jobs::managed::{self, JobFacts, NamespaceFacts, OwnerJob};
+use sluice_jobs::patch::POD_SET;
 use sluice_jobs::priority::{self, Priority, PriorityError};
 use sluice_jobs::record::Record;
 use sluice_jobs::requests::{self, RequestsError};
@@ -17,9 +18,6 @@ use crate::Index;
 use crate::answer::Happening;
 use crate::standing::{Hold, Memory, SetAside, Standing, held, recorded, standing};
 use crate::unit::Goal;
-
-/// The name of a Job's only pod set, as Kueue has it.
-pub(crate) const POD_SET: &str = "main";
 
 impl Index {
     /// Brings the engine's view of one unit, and the index's intent for it, up to date with the Job.

@@ -2,16 +2,13 @@
 
 use sluice_api::labels;
 use sluice_engine::{Admission, Name, PodSetAssignment, Time};
-use sluice_jobs::patch::AdmissionPlan;
+use sluice_jobs::patch::{self, AdmissionPlan};
 use sluice_jobs::record::{PodSetRecord, Record, State};
 use sluice_jobs::view::JobView;
 
-use crate::lower::{self, POD_SET, quantity_of, timestamp};
+use crate::lower::{self, quantity_of, timestamp};
 use crate::standing::recorded;
 use crate::{Index, Reign};
-
-/// The longest value a label can have.
-const LABEL_VALUE_MAX: usize = 63;
 
 impl Index {
     /// The record of an admission. What outlives an admission is taken from the record before it.
@@ -39,16 +36,7 @@ impl Index {
         for flavor in flavors_of(admission) {
             self.objects.add_flavor_to(&mut plan, flavor);
         }
-        plan.labels.insert(labels::PODSET.to_owned(), POD_SET.to_owned());
-        let queues = [
-            (labels::LOCAL_QUEUE_NAME, &admission.local_queue.name),
-            (labels::CLUSTER_QUEUE_NAME, &admission.queue),
-        ];
-        for (key, value) in queues {
-            if value.len() <= LABEL_VALUE_MAX {
-                plan.labels.insert(key.to_owned(), value.to_string());
-            }
-        }
+        plan.labels = patch::pod_labels(&admission.local_queue.name, &admission.queue);
         if job.label(labels::QUEUE_NAME).is_none() {
             plan.queue_label = Some(admission.local_queue.name.to_string());
         }
