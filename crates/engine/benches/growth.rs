@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::{
     Amount, Constraints, Engine, Event, FlavorQuota, FlavorSpec, LocalQueueKey, LocalQueueSpec, PodSetSpec, QueueSpec,
-    ResourceGroup, Strategy, Time, Uid, UnitSpec,
+    ResourceGroup, Time, Uid, UnitSpec,
 };
 
 const SHAPES: u128 = 10;
@@ -118,20 +118,20 @@ fn furnished() -> Engine {
     let slots = Amount::new(i64::try_from(SLOTS).unwrap_or(i64::MAX));
     engine.apply(Event::SetQueue(QueueSpec {
         name: "q".into(),
-        strategy: Strategy::BestEffortFifo,
         groups: vec![ResourceGroup {
             resources: vec!["cpu".into(), "memory".into()],
             flavors: vec![FlavorQuota {
                 flavor: "default".into(),
-                nominal: vec![slots, Amount::MAX],
+                quotas: vec![slots.into(), Amount::MAX.into()],
             }],
         }],
-        inactive: None,
+        ..QueueSpec::default()
     }));
     engine.apply(Event::SetLocalQueue(LocalQueueSpec {
         key: key(),
         queue: "q".into(),
         blocked: None,
+        drain: false,
     }));
     engine
 }
@@ -148,10 +148,12 @@ fn unit(n: u128) -> UnitSpec {
         pod_sets: vec![PodSetSpec {
             name: "main".into(),
             count: 1,
+            min_count: None,
             per_pod: vec![("cpu".into(), Amount::new(1)), ("memory".into(), Amount::new(memory))],
             constraints: std::sync::Arc::new(Constraints::default()),
         }],
         gate: None,
         not_before: None,
+        runs_at_most_ms: None,
     }
 }

@@ -84,6 +84,7 @@ impl Engine {
                     self.collect_queue(id);
                 }
             }
+            Event::SetCohort(_) | Event::RemoveCohort(_) | Event::SetSettings(_) => {}
             Event::SetLocalQueue(spec) => {
                 let id = self.local_queues.ensure(&spec.key);
                 self.replace_local_queue(id, Some(spec));

@@ -33,11 +33,11 @@
 //!     strategy: Strategy::BestEffortFifo,
 //!     groups: vec![ResourceGroup {
 //!         resources: vec!["cpu".into()],
-//!         flavors: vec![FlavorQuota { flavor: "any".into(), nominal: vec![Amount::new(4000)] }],
+//!         flavors: vec![FlavorQuota { flavor: "any".into(), quotas: vec![Amount::new(4000).into()] }],
 //!     }],
-//!     inactive: None,
+//!     ..QueueSpec::default()
 //! }));
-//! engine.apply(Event::SetLocalQueue(LocalQueueSpec { key: key.clone(), queue: "main".into(), blocked: None }));
+//! engine.apply(Event::SetLocalQueue(LocalQueueSpec { key: key.clone(), queue: "main".into(), blocked: None, drain: false }));
 //! for uid in 0..3 {
 //!     engine.apply(Event::SetWaiting(UnitSpec {
 //!         uid: Uid(uid),
@@ -47,11 +47,13 @@
 //!         pod_sets: vec![PodSetSpec {
 //!             name: "main".into(),
 //!             count: 2,
+//!             min_count: None,
 //!             per_pod: vec![("cpu".into(), Amount::new(1000))],
 //!             constraints: Default::default(),
 //!         }],
 //!         gate: None,
 //!         not_before: None,
+//!         runs_at_most_ms: None,
 //!     }));
 //! }
 //! assert_eq!(engine.pass(Time(0)).actions.len(), 2);
@@ -91,10 +93,11 @@ pub use flavors::{
 };
 pub use ids::{LocalQueueKey, Name, Time, Uid};
 pub use report::{
-    Action, Admission, Changed, Counters, Pass, PodSetAssignment, QueueReport, Shortage, Usage, WaitKind, WaitReason,
-    Waiting,
+    Action, Admission, Changed, Counters, Eviction, EvictionCause, Pass, PodSetAssignment, PreemptionReason,
+    QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting,
 };
 pub use spec::{
-    Blocked, Charge, ChargedUnit, Event, FlavorQuota, Gate, Inactive, LocalQueueSpec, Phase, PodSetSpec, QueueSpec,
-    ResourceGroup, Strategy, UnitSpec,
+    Ageing, Blocked, BorrowWithinCohort, Charge, ChargedUnit, CohortSpec, Deadline, Event, Extras, FairSharing,
+    FlavorQuota, Fungibility, Gate, Inactive, LocalQueueSpec, Overdue, Phase, PodSetSpec, Preemption, Preference,
+    QueueSpec, Quota, Reclaim, ResourceGroup, Search, Settings, ShareRule, Strategy, UnitSpec, Weight, WithinQueue,
 };

@@ -98,9 +98,9 @@ impl Queue {
                 .collect();
             for (flavor, offered) in flavors.iter().zip(&group.flavors) {
                 let nominal = offered
-                    .nominal
+                    .quotas
                     .iter()
-                    .copied()
+                    .map(|quota| quota.nominal)
                     .chain(std::iter::repeat(crate::Amount::ZERO));
                 quota.extend(
                     resources
@@ -186,7 +186,7 @@ fn find_fault(spec: &QueueSpec) -> Option<String> {
             if !offered.insert(flavor.clone()) {
                 return Some(format!("flavor {flavor} is listed twice in one resource group"));
             }
-            if quota.nominal.len() != group.resources.len() {
+            if quota.quotas.len() != group.resources.len() {
                 return Some(format!(
                     "flavor {flavor} does not give a quota for each covered resource"
                 ));

@@ -23,6 +23,67 @@ pub struct Pass {
 pub enum Action {
     /// A waiting unit gets quota: it is charged from now on ([`crate::Phase::Assumed`]) until an event says otherwise.
     Admit(Admission),
+    /// A unit that holds quota is to be stopped: it counts as [`crate::Phase::Evicting`] from now on until an event says
+    /// otherwise.
+    Evict(Eviction),
+}
+
+/// Who is evicted and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The unit.
+    pub uid: Uid,
+    /// The ClusterQueue that it is charged to.
+    pub queue: Name,
+    /// Why.
+    pub cause: EvictionCause,
+}
+
+/// Why a unit is evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// To make room.
+    Preempted {
+        /// The unit that gets the room.
+        by: Uid,
+        /// The ClusterQueue that this one waits in.
+        queue: Name,
+        /// By which right.
+        reason: PreemptionReason,
+    },
+    /// Its ClusterQueue is drained.
+    ClusterQueueStopped,
+    /// Its LocalQueue is drained.
+    LocalQueueStopped,
+    /// A deadline has passed.
+    Overdue(crate::Overdue),
+    /// Its ClusterQueue uses more than its quota, which was lowered.
+    QuotaShrunk,
+}
+
+/// By which right a unit evicts another: the words of Kueue's `Preempted` condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PreemptionReason {
+    /// Priority within the ClusterQueue.
+    InClusterQueue,
+    /// The quota was lent to the victim's ClusterQueue.
+    InCohortReclamation,
+    /// The victim's share is larger.
+    InCohortFairSharing,
+    /// Priority in the cohort, while the preemptor borrows too.
+    InCohortReclaimWhileBorrowing,
+}
+
+impl PreemptionReason {
+    /// The word for machines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InClusterQueue => "InClusterQueue",
+            Self::InCohortReclamation => "InCohortReclamation",
+            Self::InCohortFairSharing => "InCohortFairSharing",
+            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
+        }
+    }
 }
 
 /// How a unit is admitted.

@@ -21,16 +21,189 @@ pub enum Strategy {
 }
 
 /// A ClusterQueue as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueSpec {
     /// Its name.
     pub name: Name,
+    /// The cohort that it shares quota with, if any; the cohort need not exist as an object.
+    pub cohort: Option<Name>,
     /// What happens when its head does not fit.
     pub strategy: Strategy,
     /// Its quota. A resource appears in at most one group.
     pub groups: Vec<ResourceGroup>,
+    /// Whom its units may evict to get room.
+    pub preemption: Preemption,
+    /// How long the search for a flavor goes on, and which find is best.
+    pub fungibility: Fungibility,
+    /// Its weight in fair sharing.
+    pub weight: Weight,
     /// Why the caller wants it inactive, if it does: stopped, being deleted, using a field not acted on.
     pub inactive: Option<Inactive>,
+    /// Its running units are to be evicted.
+    pub drain: bool,
+    /// What it has beyond Kueue's rules, all off by default.
+    pub extras: Extras,
+}
+
+/// A Cohort object as it is now. A cohort that ClusterQueues name and that is no object has no quota of its own and
+/// no parent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CohortSpec {
+    /// Its name.
+    pub name: Name,
+    /// The cohort that it is a member of; must exist as an object.
+    pub parent: Option<Name>,
+    /// Quota of its own, for all its members.
+    pub groups: Vec<ResourceGroup>,
+    /// Its weight in fair sharing.
+    pub weight: Weight,
+}
+
+/// A weight in fair sharing, in thousand-millionths; the default is one. Zero: whoever borrows has an infinite share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(pub u64);
+
+impl Weight {
+    /// One.
+    pub const ONE: Self = Self(1_000_000_000);
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self::ONE
+    }
+}
+
+/// Whom the units of a ClusterQueue may evict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Preemption {
+    /// Units of the same ClusterQueue.
+    pub within_queue: WithinQueue,
+    /// Units of other ClusterQueues of the cohort that borrow, for quota that is the queue's own.
+    pub reclaim: Reclaim,
+    /// Units of other ClusterQueues that borrow, also when the preemptor borrows itself.
+    pub borrow_within_cohort: Option<BorrowWithinCohort>,
+}
+
+/// `withinClusterQueue`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WithinQueue {
+    /// Nobody.
+    #[default]
+    Never,
+    /// Units of lower priority.
+    LowerPriority,
+    /// Units of lower priority, and later queued ones of the same.
+    LowerOrNewerEqualPriority,
+}
+
+/// `reclaimWithinCohort`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reclaim {
+    /// Nobody.
+    #[default]
+    Never,
+    /// Units of lower priority.
+    LowerPriority,
+    /// Units of any priority.
+    Any,
+}
+
+/// `borrowWithinCohort` with policy `LowerPriority`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BorrowWithinCohort {
+    /// Only units of at most this priority.
+    pub max_priority: Option<i32>,
+}
+
+/// `flavorFungibility`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fungibility {
+    /// When a flavor fits by borrowing.
+    pub when_can_borrow: Search,
+    /// When a flavor fits by preemption.
+    pub when_can_preempt: Search,
+    /// Which of the flavors looked at is best.
+    pub preference: Preference,
+}
+
+impl Default for Fungibility {
+    fn default() -> Self {
+        Self {
+            when_can_borrow: Search::Stop,
+            when_can_preempt: Search::TryNextFlavor,
+            preference: Preference::BorrowingOverPreemption,
+        }
+    }
+}
+
+/// Whether the search for a flavor goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Search {
+    /// This flavor is taken (`MayStopSearch`).
+    Stop,
+    /// The next flavor is looked at too.
+    TryNextFlavor,
+}
+
+/// What is worse: to borrow or to preempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Preference {
+    /// To preempt is worse.
+    BorrowingOverPreemption,
+    /// To borrow is worse.
+    PreemptionOverBorrowing,
+}
+
+/// Rules of a ClusterQueue beyond Kueue's, each off by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extras {
+    /// A head that does not fit blocks only units behind it that could use a flavor it waits for. For StrictFIFO.
+    pub fifo_per_pool: bool,
+    /// Units behind a head that does not fit may start only if that does not delay it.
+    pub backfill: bool,
+    /// How fast waiting raises a unit in the queue order.
+    pub ageing: Option<Ageing>,
+    /// A unit that has run for less than this many milliseconds is no candidate for preemption.
+    pub min_run_ms: i64,
+    /// Usage above the quota is evicted after this many milliseconds, if set.
+    pub shrink_after_ms: Option<i64>,
+}
+
+/// How fast waiting raises a unit in the queue order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ageing {
+    /// Milliseconds of waiting that are worth one step of priority; at least one.
+    pub ms_per_step: i64,
+    /// How many steps waiting can be worth at most; at least one.
+    pub max_steps: i32,
+}
+
+/// Rules of the whole cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Shares decide on order and preemption within cohorts.
+    pub fair_sharing: Option<FairSharing>,
+    /// A unit is admitted only when all admitted ones have their pods ready.
+    pub block_admission: bool,
+}
+
+/// When a share allows a preemption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FairSharing {
+    /// The first rule tried: with every candidate.
+    pub first: ShareRule,
+    /// The rule tried when the first did not find enough.
+    pub second: Option<ShareRule>,
+}
+
+/// A rule of fair sharing that allows a preemption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ShareRule {
+    /// The preemptor's share is at most what the victim's side has without the victim.
+    LessThanOrEqualToFinalShare,
+    /// The preemptor's share is less than what the victim's side has with the victim.
+    LessThanInitialShare,
 }
 
 /// Resources that are given out together: one flavor per pod set serves all of them.
@@ -47,8 +220,28 @@ pub struct ResourceGroup {
 pub struct FlavorQuota {
     /// The flavor.
     pub flavor: Name,
-    /// The nominal quota, in the order of [`ResourceGroup::resources`].
-    pub nominal: Vec<Amount>,
+    /// The quota of each resource, in the order of [`ResourceGroup::resources`].
+    pub quotas: Vec<Quota>,
+}
+
+/// How much of one resource in one flavor a ClusterQueue or Cohort has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quota {
+    /// What it brings into its cohort, and has for itself without one.
+    pub nominal: Amount,
+    /// The most that it and its members may use beyond their own; no limit if none.
+    pub borrowing_limit: Option<Amount>,
+    /// The most of its own that others may use; everything if none.
+    pub lending_limit: Option<Amount>,
+}
+
+impl From<Amount> for Quota {
+    fn from(nominal: Amount) -> Self {
+        Self {
+            nominal,
+            ..Self::default()
+        }
+    }
 }
 
 /// Why a queue admits nobody.
@@ -69,6 +262,8 @@ pub struct LocalQueueSpec {
     pub queue: Name,
     /// Why its units may not be considered, if so: stopped, or its namespace is not selected.
     pub blocked: Option<Blocked>,
+    /// Its running units are to be evicted.
+    pub drain: bool,
 }
 
 /// Why the units of a LocalQueue are set aside.
@@ -87,6 +282,8 @@ pub struct PodSetSpec {
     pub name: Name,
     /// How many pods; a negative count is none.
     pub count: i64,
+    /// The fewest pods that it may be admitted with instead, if it may; at most one pod set of a unit has this.
+    pub min_count: Option<i64>,
     /// What one pod asks for, sorted by resource, each resource once.
     pub per_pod: Vec<(Name, Amount)>,
     /// Where its pods may run.
@@ -110,6 +307,8 @@ pub struct UnitSpec {
     pub gate: Option<Gate>,
     /// The instant before which it must not be considered, if there is one.
     pub not_before: Option<Time>,
+    /// The most milliseconds that it can hold quota once admitted, its grace period included, if that is known.
+    pub runs_at_most_ms: Option<i64>,
 }
 
 /// Why a single unit is set aside until it changes: an unsupported request, a missing priority class, a hold.
@@ -132,6 +331,16 @@ pub struct ChargedUnit {
     pub local_queue: LocalQueueKey,
     /// Its priority.
     pub priority: i32,
+    /// Its queue time.
+    pub queued_at: Time,
+    /// When it was given its quota.
+    pub reserved_at: Time,
+    /// When it must be evicted, and why, if nothing else happens before; the earliest counts.
+    pub deadlines: Vec<Deadline>,
+    /// The latest instant at which its quota is free again, if that is known.
+    pub ends_at: Option<Time>,
+    /// Its pods are all ready, or were.
+    pub pods_ready: bool,
     /// What it holds. Charges on the same flavor and resource add up.
     pub charges: Vec<Charge>,
     /// Where it is in its life.
@@ -147,6 +356,26 @@ pub struct Charge {
     pub resource: Name,
     /// How much.
     pub amount: Amount,
+}
+
+/// An instant at which a unit that holds quota is to be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deadline {
+    /// When.
+    pub at: Time,
+    /// Why.
+    pub cause: Overdue,
+}
+
+/// What a unit was too slow for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Overdue {
+    /// Its pods were not ready in time.
+    PodsReady,
+    /// A pod of it stopped being ready and was not replaced in time.
+    Recovery,
+    /// It was to be done by then.
+    ExecutionTime,
 }
 
 /// Where a unit that holds quota is in its life.
@@ -173,6 +402,12 @@ pub enum Event {
     SetQueue(QueueSpec),
     /// A ClusterQueue is gone. What is charged to it is remembered.
     RemoveQueue(Name),
+    /// A Cohort object exists and looks like this.
+    SetCohort(CohortSpec),
+    /// A Cohort object is gone.
+    RemoveCohort(Name),
+    /// These rules hold for the whole cluster.
+    SetSettings(Settings),
     /// A LocalQueue exists and looks like this.
     SetLocalQueue(LocalQueueSpec),
     /// A LocalQueue is gone. Its units wait until it is back.

@@ -244,11 +244,13 @@ impl Index {
             pod_sets: vec![PodSetSpec {
                 name: POD_SET.into(),
                 count,
+                min_count: None,
                 per_pod,
                 constraints,
             }],
             gate,
             not_before: aside.map(|aside| aside.until),
+            runs_at_most_ms: None,
         }
     }
 
@@ -271,6 +273,11 @@ impl Index {
             queue: record.cluster_queue.as_str().into(),
             local_queue: LocalQueueKey::new(job.namespace(), record.local_queue.as_str()),
             priority: priority::resolve(job, &self.objects).map_or(0, |priority| priority.value),
+            queued_at: queued_at(job, Some(record)),
+            reserved_at: record.admitted_at.map_or(Time(0), time_of),
+            deadlines: Vec::new(),
+            ends_at: None,
+            pods_ready: true,
             charges,
             phase,
         }

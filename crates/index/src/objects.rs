@@ -269,6 +269,7 @@ impl Index {
             key: key.clone(),
             queue,
             blocked,
+            drain: false,
         }));
     }
 
@@ -359,6 +360,7 @@ fn cluster_queue_spec(name: &Name, queue: &ClusterQueue) -> QueueSpec {
         strategy,
         groups,
         inactive: inactive(queue, broken),
+        ..QueueSpec::default()
     }
 }
 
@@ -412,7 +414,7 @@ fn resource_groups(queue: &ClusterQueue) -> (Vec<ResourceGroup>, Option<String>)
                 .iter()
                 .map(|flavor| FlavorQuota {
                     flavor: flavor.name.as_str().into(),
-                    nominal: group
+                    quotas: group
                         .covered_resources
                         .iter()
                         .map(|resource| {
@@ -428,6 +430,7 @@ fn resource_groups(queue: &ClusterQueue) -> (Vec<ResourceGroup>, Option<String>)
                                 None => sluice_engine::Amount::ZERO,
                             }
                         })
+                        .map(sluice_engine::Quota::from)
                         .collect(),
                 })
                 .collect(),

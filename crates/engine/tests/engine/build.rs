@@ -30,7 +30,7 @@ pub(crate) fn group(resources: &[&str], flavors: &[(&str, &[i64])]) -> ResourceG
             .iter()
             .map(|(flavor, nominal)| FlavorQuota {
                 flavor: (*flavor).into(),
-                nominal: nominal.iter().copied().map(Amount::new).collect(),
+                quotas: nominal.iter().map(|amount| Amount::new(*amount).into()).collect(),
             })
             .collect(),
     }
@@ -40,9 +40,8 @@ pub(crate) fn group(resources: &[&str], flavors: &[(&str, &[i64])]) -> ResourceG
 pub(crate) fn queue(name: &str, groups: Vec<ResourceGroup>) -> QueueSpec {
     QueueSpec {
         name: name.into(),
-        strategy: Strategy::BestEffortFifo,
         groups,
-        inactive: None,
+        ..QueueSpec::default()
     }
 }
 
@@ -64,6 +63,7 @@ pub(crate) fn local_queue(name: &str, queue: &str) -> LocalQueueSpec {
         key: key(name),
         queue: queue.into(),
         blocked: None,
+        drain: false,
     }
 }
 
@@ -76,6 +76,7 @@ pub(crate) fn pod_set(name: &str, count: i64, per_pod: &[(&str, i64)]) -> PodSet
     PodSetSpec {
         name: name.into(),
         count,
+        min_count: None,
         per_pod,
         constraints: Arc::default(),
     }
@@ -91,6 +92,7 @@ pub(crate) fn unit(uid: u128, per_pod: &[(&str, i64)]) -> UnitSpec {
         pod_sets: vec![pod_set("main", 1, per_pod)],
         gate: None,
         not_before: None,
+        runs_at_most_ms: None,
     }
 }
 
@@ -112,6 +114,11 @@ pub(crate) fn charged(admission: &Admission, priority: i32, phase: Phase) -> Cha
         queue: admission.queue.clone(),
         local_queue: admission.local_queue.clone(),
         priority,
+        queued_at: Time(0),
+        reserved_at: Time(0),
+        deadlines: vec![],
+        ends_at: None,
+        pods_ready: true,
         charges: charges.collect(),
         phase,
     }

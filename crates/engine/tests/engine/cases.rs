@@ -522,6 +522,11 @@ fn charges_count_before_their_queue_and_flavor_are_known() {
         queue: "q".into(),
         local_queue: key("main"),
         priority: 0,
+        queued_at: Time(0),
+        reserved_at: Time(0),
+        deadlines: vec![],
+        ends_at: None,
+        pods_ready: true,
         charges: vec![charge],
         phase: Phase::Admitted,
     }));

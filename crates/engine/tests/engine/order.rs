@@ -11,6 +11,8 @@ fn subject(event: &Event) -> String {
     match event {
         Event::SetFlavor(FlavorSpec { name, .. }) | Event::RemoveFlavor(name) => format!("flavor {name}"),
         Event::SetQueue(QueueSpec { name, .. }) | Event::RemoveQueue(name) => format!("queue {name}"),
+        Event::SetCohort(CohortSpec { name, .. }) | Event::RemoveCohort(name) => format!("cohort {name}"),
+        Event::SetSettings(_) => "settings".to_owned(),
         Event::SetLocalQueue(LocalQueueSpec { key, .. }) | Event::RemoveLocalQueue(key) => format!("local queue {key}"),
         Event::SetWaiting(UnitSpec { uid, .. })
         | Event::SetCharged(ChargedUnit { uid, .. })

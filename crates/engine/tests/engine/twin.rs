@@ -51,6 +51,7 @@ impl Twin {
             Event::RemoveQueue(name) => {
                 self.queues.remove(&name);
             }
+            Event::SetCohort(_) | Event::RemoveCohort(_) | Event::SetSettings(_) => {}
             Event::SetLocalQueue(spec) => {
                 self.local_queues.insert(spec.key.clone(), spec);
             }
@@ -142,6 +143,11 @@ impl Twin {
             queue: queue.name.clone(),
             local_queue: local_queue.clone(),
             priority: unit.priority,
+            queued_at: unit.queued_at,
+            reserved_at: Time(self.now),
+            deadlines: vec![],
+            ends_at: None,
+            pods_ready: true,
             charges,
             phase: Phase::Assumed,
         };
@@ -184,7 +190,7 @@ impl Twin {
         queue.inactive.is_none()
             && queue.groups.iter().all(|group| {
                 group.flavors.iter().all(|offered| {
-                    self.flavors.contains_key(&offered.flavor) && offered.nominal.len() == group.resources.len()
+                    self.flavors.contains_key(&offered.flavor) && offered.quotas.len() == group.resources.len()
                 })
             })
     }
@@ -244,7 +250,7 @@ impl Twin {
                     let mut fits = true;
                     for (at, name, need) in &asked {
                         let cell = (offered.flavor.clone(), (*name).clone());
-                        let nominal = i128::from(offered.nominal[*at].get());
+                        let nominal = i128::from(offered.quotas[*at].nominal.get());
                         let used = taken.get(&cell).copied().unwrap_or(0);
                         if used + need > nominal {
                             fits = false;
