@@ -1,9 +1,8 @@
 //! Where a unit belongs that runs already, whoever started it: adoption asks for flavors, never for room.
 
-use crate::assign::{Plan, Verdict};
+use crate::assign::Plan;
 use crate::engine::Engine;
 use crate::report::Admission;
-use crate::shapes::Shape;
 use crate::spec::UnitSpec;
 
 impl Engine {
@@ -13,13 +12,14 @@ impl Engine {
     pub fn place_over_quota(&self, unit: &UnitSpec) -> Option<Admission> {
         let local_queue = self.local_queues.get(self.local_queues.find(&unit.local_queue)?)?;
         let queue = self.queues.get(local_queue.queue()?)?;
-        queue.spec.as_ref()?;
-        let shape: Shape = unit.pod_sets.as_slice().into();
-        let plan = Plan::new(&shape, &queue.groups, &queue.node, &self.cells, &self.flavors);
-        let Verdict::Fits(chosen) = plan.judge_unlimited(&queue.node) else {
+        let (tree, node) = queue.place?;
+        let tree = self.forest.trees.get(tree)?;
+        let plan = Plan::new(&unit.pod_sets, &queue.groups, tree, node, &self.cells, &self.flavors);
+        if plan.is_uncovered() {
             return None;
-        };
-        let (pod_sets, _) = plan.assignment(&shape, &chosen, &queue.node, &self.cells);
+        }
+        let (chosen, _) = plan.first_choices(|_| i128::MAX).ok()?;
+        let (pod_sets, _) = plan.assignment(&unit.pod_sets, &chosen, tree, &self.cells);
         Some(Admission {
             uid: unit.uid,
             queue: queue.name.clone(),

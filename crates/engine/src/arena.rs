@@ -107,10 +107,6 @@ impl<I: Id, T: Default> Column<I, T> {
         }
         &mut self.values[id.index()]
     }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.values.iter_mut()
-    }
 }
 
 #[cfg(test)]

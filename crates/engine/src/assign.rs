@@ -1,22 +1,24 @@
-//! Flavor assignment: whether a shape fits, and in which flavors.
+//! What a shape asks of a queue: which resource of which pod set may come from which cells.
 //!
-//! A shape is resolved once per queue into a [`Plan`] (which resource of which pod set may come from which cells)
-//! and the plan is judged against the quota that is free, as often as that changes. Pod sets are served in their
-//! order, resource groups in the queue's order, and each takes the first flavor that has room for all it asks of
-//! the group. An earlier choice is never taken back to make room for a later one.
+//! A shape is resolved once per queue into a [`Plan`], and the plan is judged (`search`) as often as what is free changes.
+//! Pod sets are served in their order, resource groups in the queue's order. An earlier choice is never taken back
+//! to make room for a later one.
 
 use crate::amount::Amount;
 use crate::arena::Column;
 use crate::flavors::{FlavorSpec, Mismatch};
 use crate::ids::Name;
-use crate::quota::{CellId, Cells, FlavorId, Node, ResourceId, Slot};
+use crate::quota::{CellId, Cells, FlavorId, ResourceId};
 use crate::report::{PodSetAssignment, WaitKind};
-use crate::shapes::Shape;
 use crate::spec::PodSetSpec;
+use crate::tree::{NodeId, Slot, Tree};
 
 /// The reserved resource that counts pods: asked for by every pod set of a queue that has quota for it, and never
 /// by a request of that name.
 pub(crate) const PODS: &str = "pods";
+
+/// The largest need that can be served: amounts outside the engine have 63 bits.
+pub(crate) const LARGEST: i128 = i64::MAX as i128;
 
 /// A resource group of a queue with its names resolved.
 #[derive(Debug)]
@@ -30,15 +32,15 @@ pub(crate) struct Group {
 pub(crate) struct GroupFlavor {
     pub(crate) flavor: FlavorId,
     /// In the order of [`Group::resources`].
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) cells: Vec<CellId>,
 }
 
 /// What a shape means in one queue.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    asks: Vec<Ask>,
+    pub(crate) asks: Vec<Ask>,
     /// Two pod sets ask of one group, so what the first takes can be missing for the second.
-    entangled: bool,
+    pub(crate) entangled: bool,
     /// Why it cannot fit even while nobody holds anything, if so.
     hopeless: Option<Hopeless>,
 }
@@ -74,33 +76,16 @@ pub(crate) struct Choice {
     pub(crate) slots: Vec<Slot>,
 }
 
-/// What judging a plan found.
-#[derive(Debug)]
-pub(crate) enum Verdict {
-    /// It fits: the index of the choice for each ask.
-    Fits(Vec<usize>),
-    /// It does not.
-    Lacks(Lack),
-}
-
-/// Where a plan got stuck and what has to happen before judging it again can end differently.
-#[derive(Debug, Default)]
-pub(crate) struct Lack {
-    /// The ask that no choice serves.
-    pub(crate) ask: usize,
-    /// Slots in which at least this much must be free.
-    pub(crate) until_free: Vec<(Slot, i128)>,
-    /// Slots whose use may not grow: were they fuller, an earlier pod set would go elsewhere and leave room.
-    pub(crate) until_fuller: Vec<Slot>,
-    /// What earlier asks of the same unit would take.
-    pub(crate) taken: Taken,
-}
-
 /// What asks judged earlier would take of each slot.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken(Vec<(Slot, i128)>);
 
 impl Taken {
+    /// All of it, each slot once.
+    pub(crate) fn into_needs(self) -> Vec<(Slot, i128)> {
+        self.0
+    }
+
     pub(crate) fn of(&self, slot: Slot) -> i128 {
         self.0
             .iter()
@@ -108,7 +93,7 @@ impl Taken {
             .map_or(0, |(_, amount)| *amount)
     }
 
-    fn add(&mut self, slot: Slot, amount: i128) {
+    pub(crate) fn add(&mut self, slot: Slot, amount: i128) {
         match self.0.iter_mut().find(|(taken, _)| *taken == slot) {
             Some((_, sum)) => *sum = sum.saturating_add(amount),
             None => self.0.push((slot, amount)),
@@ -117,18 +102,19 @@ impl Taken {
 }
 
 impl Plan {
-    /// Resolves `shape` for a queue with these groups and quotas. (The flavors of an active queue all exist; one
+    /// Resolves `shape` for the queue at `node`, with these groups. (The flavors of an active queue all exist; one
     /// that does not serves nobody.)
     pub(crate) fn new(
-        shape: &Shape,
+        shape: &[PodSetSpec],
         groups: &[Group],
-        node: &Node,
+        tree: &Tree,
+        node: NodeId,
         cells: &Cells,
         flavors: &Column<FlavorId, Option<FlavorSpec>>,
     ) -> Self {
         let mut asks = Vec::new();
         for (index, pod_set) in shape.iter().enumerate() {
-            if let Err(resource) = resolve(index, pod_set, groups, cells, flavors, &mut asks) {
+            if let Err(resource) = resolve(index, pod_set, groups, tree, cells, flavors, &mut asks) {
                 let hopeless = Some(Hopeless::NotCovered {
                     pod_set: index,
                     resource,
@@ -150,72 +136,38 @@ impl Plan {
             entangled,
             hopeless: None,
         };
-        plan.hopeless = plan.find_hopeless(node);
+        let stuck = plan.first_ask_without(|slot| tree.state(node, slot).potential);
+        plan.hopeless = stuck.map(|(ask, _)| {
+            let usable = plan.asks[ask].choices.iter().any(|choice| choice.admitted.is_ok());
+            if usable { Hopeless::TooLarge } else { Hopeless::NoFlavor }
+        });
         plan
     }
 
-    fn find_hopeless(&self, node: &Node) -> Option<Hopeless> {
-        let Verdict::Lacks(lack) = self.judge_empty(node) else {
-            return None;
-        };
-        let usable = self.asks[lack.ask].choices.iter().any(|choice| choice.admitted.is_ok());
-        Some(if usable { Hopeless::TooLarge } else { Hopeless::NoFlavor })
+    /// The first ask that no flavor serves when at most `bound` may be used of each slot, and what those before it would
+    /// take by the first flavor that serves each.
+    pub(crate) fn first_ask_without(&self, bound: impl Fn(Slot) -> i128) -> Option<(usize, Taken)> {
+        self.first_choices(bound).err()
     }
 
-    /// Whether it fits into what is free in `node` now.
-    pub(crate) fn judge(&self, node: &Node) -> Verdict {
-        self.judge_against(node, |slot| node.free(slot))
-    }
-
-    /// Whether it would fit into `node` if nobody held anything.
-    pub(crate) fn judge_empty(&self, node: &Node) -> Verdict {
-        self.judge_against(node, |slot| node.limit(slot))
-    }
-
-    /// Which choices it would get if nothing were ever full.
-    pub(crate) fn judge_unlimited(&self, node: &Node) -> Verdict {
-        self.judge_against(node, |_| i128::MAX)
-    }
-
-    fn judge_against(&self, node: &Node, free: impl Fn(Slot) -> i128) -> Verdict {
-        if matches!(self.hopeless, Some(Hopeless::NotCovered { .. })) {
-            return Verdict::Lacks(Lack::default());
-        }
+    /// The first flavor that serves each ask when at most `bound` may be used of each slot; or as above.
+    pub(crate) fn first_choices(&self, bound: impl Fn(Slot) -> i128) -> Result<(Vec<usize>, Taken), (usize, Taken)> {
+        let mut taken = Taken::default();
         let mut chosen = Vec::with_capacity(self.asks.len());
-        let mut lack = Lack::default();
         for (index, ask) in self.asks.iter().enumerate() {
-            if !self.entangled {
-                // Nothing that happens to an ask before this one can make room for it.
-                lack.until_free.clear();
-            }
-            let usable = ask
-                .choices
-                .iter()
-                .enumerate()
-                .filter(|(_, choice)| choice.admitted.is_ok());
-            let fitting = usable
-                .map(|(at, choice)| (at, choice, ask.first_short(choice, &lack.taken, &free)))
-                .find(|(_, choice, short)| {
-                    if let Some(short) = short
-                        && !ask.exceeds(choice, &lack.taken, node)
-                    {
-                        lack.until_free.push(*short);
-                    }
-                    short.is_none()
-                });
-            let Some((at, choice, _)) = fitting else {
-                lack.ask = index;
-                if self.entangled {
-                    lack.until_fuller = lack.taken.0.iter().map(|(slot, _)| *slot).collect();
-                }
-                return Verdict::Lacks(lack);
+            let serves = |choice: &Choice| {
+                choice.admitted.is_ok()
+                    && ask
+                        .wants(choice, &taken)
+                        .all(|(slot, need)| need <= bound(slot).min(LARGEST))
             };
+            let Some(at) = ask.choices.iter().position(serves) else {
+                return Err((index, taken));
+            };
+            ask.take(at, &mut taken);
             chosen.push(at);
-            for (slot, need) in choice.slots.iter().zip(&ask.needs) {
-                lack.taken.add(*slot, *need);
-            }
         }
-        Verdict::Fits(chosen)
+        Ok((chosen, taken))
     }
 
     /// Why it waits when it does not fit.
@@ -228,6 +180,11 @@ impl Plan {
         }
     }
 
+    /// Whether it asks for a resource without quota.
+    pub(crate) fn is_uncovered(&self) -> bool {
+        matches!(self.hopeless, Some(Hopeless::NotCovered { .. }))
+    }
+
     pub(crate) fn hopeless(&self) -> Option<&Hopeless> {
         self.hopeless.as_ref()
     }
@@ -236,12 +193,12 @@ impl Plan {
         self.asks.get(index)
     }
 
-    /// What each pod set is given and what is charged, for the choices of [`Verdict::Fits`].
+    /// What each pod set is given and what is charged, with these choices, one for each ask.
     pub(crate) fn assignment(
         &self,
-        shape: &Shape,
+        shape: &[PodSetSpec],
         chosen: &[usize],
-        node: &Node,
+        tree: &Tree,
         cells: &Cells,
     ) -> (Vec<PodSetAssignment>, Vec<(CellId, Amount)>) {
         let mut pod_sets: Vec<_> = shape
@@ -262,7 +219,7 @@ impl Plan {
                     .flavors
                     .push((resource.clone(), cells.flavors.name(choice.flavor).clone()));
                 given.usage.push((resource.clone(), amount));
-                charges.push((node.cells()[slot_index(*slot)], amount));
+                charges.push((tree.cell_of(*slot), amount));
             }
         }
         for given in &mut pod_sets {
@@ -272,10 +229,6 @@ impl Plan {
         charges.sort_unstable();
         (pod_sets, charges)
     }
-}
-
-fn slot_index(slot: Slot) -> usize {
-    crate::arena::Id::index(slot)
 }
 
 fn overlap(one: &Ask, other: &Ask) -> bool {
@@ -288,15 +241,11 @@ fn overlap(one: &Ask, other: &Ask) -> bool {
 }
 
 impl Ask {
-    /// The first slot of `choice` without room, and how much would have to be free there.
-    fn first_short(&self, choice: &Choice, taken: &Taken, free: &impl Fn(Slot) -> i128) -> Option<(Slot, i128)> {
-        self.wants(choice, taken).find(|(slot, wanted)| *wanted > free(*slot))
-    }
-
-    /// Whether `choice` has no room even when nobody else holds anything.
-    fn exceeds(&self, choice: &Choice, taken: &Taken, node: &Node) -> bool {
-        self.wants(choice, taken)
-            .any(|(slot, wanted)| wanted > node.limit(slot))
+    /// Adds what the choice takes to what earlier asks take.
+    pub(crate) fn take(&self, at: usize, taken: &mut Taken) {
+        for (slot, need) in self.choices[at].slots.iter().zip(&self.needs) {
+            taken.add(*slot, *need);
+        }
     }
 
     /// What has to be free in each slot of `choice`, in the order of [`Ask::resources`].
@@ -314,6 +263,7 @@ fn resolve(
     index: usize,
     pod_set: &PodSetSpec,
     groups: &[Group],
+    tree: &Tree,
     cells: &Cells,
     flavors: &Column<FlavorId, Option<FlavorSpec>>,
     asks: &mut Vec<Ask>,
@@ -348,7 +298,7 @@ fn resolve(
                 .get(offered.flavor)
                 .and_then(Option::as_ref)
                 .map_or(Ok(()), |flavor| flavor.admits(&pod_set.constraints)),
-            slots: asked.iter().map(|at| offered.slots[*at]).collect(),
+            slots: asked.iter().filter_map(|at| tree.find(offered.cells[*at])).collect(),
         };
         asks.push(Ask {
             pod_set: index,

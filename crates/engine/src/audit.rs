@@ -4,15 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
-use crate::assign::Verdict;
+use crate::assign::Plan;
 use crate::engine::Engine;
 use crate::ids::{LocalQueueKey, Name, Uid};
 use crate::local_queue::LocalQueueId;
+use crate::parking::ClassKey;
+use crate::pass::least;
 use crate::queue::{Queue, QueueId};
-use crate::quota::{Book, CellId, Node};
+use crate::quota::Books;
 use crate::ranked::Turn;
 use crate::shapes::ShapeId;
-use crate::units::{Body, Held, Standing};
+use crate::spec::Phase;
+use crate::tree::{Book, Tree, TreeId};
+use crate::units::{Body, Standing, UnitId};
+use crate::victims::Rank;
 
 /// What an audit found wrong. Any of these is a fault of the engine, never of its input.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -41,13 +46,19 @@ pub enum AuditError {
         /// What differs.
         what: String,
     },
-    /// A unit is parked although it fits.
-    #[error("unit {uid} is parked in ClusterQueue {queue} although it fits")]
+    /// A unit is parked although it fits, or could evict others to fit.
+    #[error("unit {uid} is parked in ClusterQueue {queue} although it has an outcome")]
     Idle {
         /// The queue.
         queue: Name,
         /// The first unit of the parked shape.
         uid: Uid,
+    },
+    /// What a tree of cohorts says is in use differs from what its ClusterQueues use.
+    #[error("the tree of ClusterQueue {queue} differs from what its members use")]
+    Tree {
+        /// A ClusterQueue in it.
+        queue: Name,
     },
     /// The units, shapes, timers or lists of the engine disagree with each other.
     #[error("units are kept wrongly: {what}")]
@@ -57,47 +68,19 @@ pub enum AuditError {
     },
 }
 
-/// What one holder's units hold.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Sums {
-    cells: BTreeMap<CellId, (i128, i128)>,
-    reserving: usize,
-    admitted: usize,
-}
-
-impl Sums {
-    fn add(&mut self, held: &Held) {
-        let admitted = held.book() == Book::Admitted;
-        self.reserving += 1;
-        self.admitted += usize::from(admitted);
-        for (cell, amount) in &held.charges {
-            let sums = self.cells.entry(*cell).or_default();
-            sums.0 += amount.wide();
-            sums.1 += if admitted { amount.wide() } else { 0 };
-        }
-    }
-
-    /// What a node and two counters say, in the same form.
-    fn kept(node: &Node, reserving: usize, admitted: usize) -> Self {
-        let used = node.cells().iter().map(|cell| (*cell, node.used(*cell)));
-        Self {
-            cells: used.filter(|(_, used)| *used != (0, 0)).collect(),
-            reserving,
-            admitted,
-        }
-    }
-}
-
 /// Where waiting units should be.
 #[derive(Debug, Default)]
 struct Expected {
     order: BTreeMap<QueueId, BTreeSet<Turn>>,
-    ready: BTreeMap<(QueueId, ShapeId), BTreeSet<Turn>>,
-    timers: BTreeSet<(crate::Time, crate::units::UnitId)>,
+    ready: BTreeMap<(QueueId, ClassKey), BTreeSet<Turn>>,
+    timers: BTreeSet<(crate::Time, UnitId)>,
     shapes: BTreeMap<ShapeId, usize>,
     waiting: BTreeMap<LocalQueueId, (usize, usize)>,
-    of_queues: BTreeMap<QueueId, Sums>,
-    of_local_queues: BTreeMap<LocalQueueId, Sums>,
+    of_queues: BTreeMap<QueueId, Books>,
+    of_local_queues: BTreeMap<LocalQueueId, Books>,
+    running: BTreeMap<QueueId, BTreeSet<Rank>>,
+    deadlines: BTreeSet<(crate::Time, UnitId)>,
+    unready: usize,
 }
 
 impl Engine {
@@ -112,7 +95,14 @@ impl Engine {
         for (id, queue) in self.queues.iter() {
             Self::audit_books(id, queue, &expected)?;
             audit_order(id, queue, &expected)?;
-            audit_parking(queue)?;
+        }
+        let trees: BTreeSet<TreeId> = self
+            .queues
+            .iter()
+            .filter_map(|(_, queue)| Some(queue.place?.0))
+            .collect();
+        for tree in trees {
+            self.audit_tree(tree)?;
         }
         self.audit_local_queues(&expected)
     }
@@ -134,8 +124,17 @@ impl Engine {
             };
             let waiting = match &unit.body {
                 Body::Charged(held) => {
-                    expected.of_queues.entry(held.queue).or_default().add(held);
-                    expected.of_local_queues.entry(unit.local_queue).or_default().add(held);
+                    let of_queue = expected.of_queues.entry(held.queue).or_default();
+                    of_queue.charge(&held.charges, held.phase);
+                    let of_local_queue = expected.of_local_queues.entry(unit.local_queue).or_default();
+                    of_local_queue.charge(&held.charges, held.phase);
+                    expected.unready += usize::from(held.awaits_pods());
+                    if held.phase == Phase::Admitted {
+                        let running = expected.running.entry(held.queue).or_default();
+                        running.insert(held.rank(unit.uid, id));
+                        let first = held.deadlines.iter().map(|deadline| (deadline.at, id)).min();
+                        expected.deadlines.extend(first);
+                    }
                     continue;
                 }
                 Body::Waiting(waiting) => waiting,
@@ -159,7 +158,8 @@ impl Engine {
                 }
                 (false, Standing::Ready, _) => {
                     counts.1 += 1;
-                    expected.ready.entry((queue, waiting.shape)).or_default().insert(turn);
+                    let class = self.class_of(unit.uid, waiting);
+                    expected.ready.entry((queue, class)).or_default().insert(turn);
                 }
                 _ => return fault("stands in the wrong place"),
             }
@@ -175,6 +175,12 @@ impl Engine {
         if expected.timers != self.timers {
             return fault("timers differ from the units in back-off");
         }
+        if expected.deadlines != self.deadlines {
+            return fault("deadlines differ from those of the admitted units");
+        }
+        if expected.unready != self.unready {
+            return fault("units whose pods are not ready are miscounted");
+        }
         if self.shapes.iter().collect::<BTreeMap<_, _>>() != expected.shapes {
             return fault("shapes differ from those of the waiting units");
         }
@@ -186,22 +192,89 @@ impl Engine {
     }
 
     fn audit_books(id: QueueId, queue: &Queue, expected: &Expected) -> Result<(), AuditError> {
-        let none = Sums::default();
-        let (held, kept) = (
-            expected.of_queues.get(&id).unwrap_or(&none),
-            Sums::kept(&queue.node, queue.reserving, queue.admitted),
-        );
-        if *held == kept {
-            return Ok(());
+        let none = Books::default();
+        let held = expected.of_queues.get(&id).unwrap_or(&none);
+        let fault = |what| {
+            Err(AuditError::QueueBooks {
+                queue: queue.name.clone(),
+                what,
+            })
+        };
+        if *held != queue.books {
+            return fault(format!("held {held:?}, kept {:?}", queue.books));
         }
-        Err(AuditError::QueueBooks {
-            queue: queue.name.clone(),
-            what: format!("held {held:?}, kept {kept:?}"),
-        })
+        if *expected.running.get(&id).unwrap_or(&BTreeSet::new()) != queue.running {
+            return fault("its running units are not those that are admitted".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The usages of a tree are those of its members, what is parked in it is watched, and nobody in it is parked who has an
+    /// outcome: work conservation.
+    fn audit_tree(&self, id: TreeId) -> Result<(), AuditError> {
+        let Some(tree) = self.forest.trees.get(id) else {
+            return Err(AuditError::Units {
+                what: "a ClusterQueue is in a tree that is gone".to_owned(),
+            });
+        };
+        let members = || {
+            tree.nodes()
+                .filter_map(|(node, member)| Some((node, member.queue?, self.queues.get(member.queue?)?)))
+        };
+        let mut rebuilt = tree.without_usage();
+        for (node, _, queue) in members() {
+            for (cell, sums) in queue.books.iter() {
+                let slot = rebuilt.slot(self.cells.with_resource(cell));
+                rebuilt.charge(node, slot, sums.reserved, Book::Held);
+                rebuilt.charge(node, slot, sums.planned(), Book::Planned);
+            }
+        }
+        if let Some((_, _, queue)) = members().next()
+            && !rebuilt.agrees(tree)
+        {
+            return Err(AuditError::Tree {
+                queue: queue.name.clone(),
+            });
+        }
+        for (node, _, queue) in members() {
+            for claim in queue.claims.values() {
+                for (slot, need) in &claim.needs {
+                    rebuilt.charge(node, *slot, *need, Book::Planned);
+                }
+            }
+        }
+        for (_, id, queue) in members().filter(|(_, _, queue)| queue.is_open()) {
+            self.audit_parking(id, queue, &mut rebuilt, tree)?;
+        }
+        Ok(())
+    }
+
+    fn audit_parking(&self, id: QueueId, queue: &Queue, tree: &mut Tree, real: &Tree) -> Result<(), AuditError> {
+        for (key, class) in queue.parking.iter() {
+            let (Some(stuck), Some(head)) = (&class.parked, class.units.first()) else {
+                continue;
+            };
+            if !real.watches.is_watched((id, key), &stuck.wakes) {
+                return Err(AuditError::Order {
+                    queue: queue.name.clone(),
+                    what: "a parked shape is not watched".to_owned(),
+                });
+            }
+            let Some((_, node)) = queue.place else { continue };
+            let pod_sets = least(&self.shapes.get(key.shape));
+            let plan = Plan::new(&pod_sets, &queue.groups, tree, node, &self.cells, &self.flavors);
+            if self.ask_in(tree, id, head, key, &plan).is_ok() {
+                return Err(AuditError::Idle {
+                    queue: queue.name.clone(),
+                    uid: head.uid,
+                });
+            }
+        }
+        Ok(())
     }
 
     fn audit_local_queues(&self, expected: &Expected) -> Result<(), AuditError> {
-        let none = Sums::default();
+        let none = Books::default();
         for (id, local_queue) in self.local_queues.iter() {
             let fault = |what| {
                 Err(AuditError::LocalQueueBooks {
@@ -210,9 +283,8 @@ impl Engine {
                 })
             };
             let held = expected.of_local_queues.get(&id).unwrap_or(&none);
-            let kept = Sums::kept(&local_queue.books, local_queue.reserving, local_queue.admitted);
-            if *held != kept {
-                return fault(format!("held {held:?}, kept {kept:?}"));
+            if *held != local_queue.books {
+                return fault(format!("held {held:?}, kept {:?}", local_queue.books));
             }
             let counts = expected.waiting.get(&id).copied().unwrap_or_default();
             let listed = self.units.list(local_queue.first_waiting);
@@ -253,30 +325,11 @@ fn audit_order(id: QueueId, queue: &Queue, expected: &Expected) -> Result<(), Au
     let parked: BTreeMap<_, BTreeSet<Turn>> = queue
         .parking
         .iter()
-        .map(|(shape, class)| ((id, shape), class.units.iter().collect()))
+        .map(|(key, class)| ((id, key), class.units.iter().collect()))
         .collect();
     let ready = expected.ready.iter().filter(|((queue, _), _)| *queue == id);
     if !ready.eq(parked.iter()) {
         return fault("the parking lot does not hold the units that may be considered");
-    }
-    Ok(())
-}
-
-/// Work conservation: who is parked does not fit.
-fn audit_parking(queue: &Queue) -> Result<(), AuditError> {
-    for (_, class) in queue.parking.iter().filter(|(_, class)| class.parked.is_some()) {
-        let Some(plan) = &class.plan else {
-            return Err(AuditError::Order {
-                queue: queue.name.clone(),
-                what: "a parked shape has no plan".to_owned(),
-            });
-        };
-        if let (Verdict::Fits(_), Some(head)) = (plan.judge(&queue.node), class.units.first()) {
-            return Err(AuditError::Idle {
-                queue: queue.name.clone(),
-                uid: head.uid,
-            });
-        }
     }
     Ok(())
 }

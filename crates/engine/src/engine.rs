@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::arena::Column;
 use crate::flavors::FlavorSpec;
+use crate::forest::Forest;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::{LocalQueueId, LocalQueues};
+use crate::memory::Memory;
 use crate::queue::{QueueId, Queues};
-use crate::quota::{Book, Cells, FlavorId};
+use crate::quota::{Cells, FlavorId};
 use crate::report::{Changed, Counters, WaitKind};
 use crate::shapes::Shapes;
-use crate::spec::{ChargedUnit, Event, LocalQueueSpec, QueueSpec, UnitSpec};
+use crate::spec::{ChargedUnit, Event, LocalQueueSpec, Phase, QueueSpec, Settings, UnitSpec};
 use crate::units::{Aside, Body, Held, Standing, Unit, UnitId, Units, WaitingUnit};
 
 /// The brain: quota, queues and units, and the decisions about them.
@@ -24,13 +26,30 @@ pub struct Engine {
     /// Which queues name a flavor.
     flavor_users: Column<FlavorId, BTreeSet<QueueId>>,
     pub(crate) shapes: Shapes,
+    pub(crate) settings: Settings,
+    pub(crate) forest: Forest,
     pub(crate) queues: Queues,
     pub(crate) local_queues: LocalQueues,
     pub(crate) units: Units,
     /// Units in back-off by when it ends.
     pub(crate) timers: BTreeSet<(Time, UnitId)>,
+    /// Admitted units by when they must be evicted.
+    pub(crate) deadlines: BTreeSet<(Time, UnitId)>,
+    /// Admitted units that may not be evicted for others yet, by when they may.
+    pub(crate) settling: BTreeSet<(Time, UnitId)>,
+    /// Queues and LocalQueues that are drained.
+    pub(crate) drained: (BTreeSet<QueueId>, BTreeSet<LocalQueueId>),
+    pub(crate) memory: Memory,
+    /// The instant of the last pass.
+    pub(crate) now: Time,
+    /// Units that hold quota and whose pods are not ready.
+    pub(crate) unready: usize,
+    /// Queues that wait for the pods of others.
+    pub(crate) held_back: BTreeSet<QueueId>,
     /// Queues in which the next pass may find something to do.
     pub(crate) dirty: BTreeSet<QueueId>,
+    /// Queues whose head may have changed since reasons were last told.
+    pub(crate) unsettled: BTreeSet<QueueId>,
     /// Units whose reason to wait may have changed since the last pass.
     pub(crate) touched: Vec<Uid>,
     pub(crate) changes: Changes,
@@ -84,7 +103,12 @@ impl Engine {
                     self.collect_queue(id);
                 }
             }
-            Event::SetCohort(_) | Event::RemoveCohort(_) | Event::SetSettings(_) => {}
+            Event::SetCohort(spec) => {
+                let name = spec.name.clone();
+                self.replace_cohort(&name, Some(spec));
+            }
+            Event::RemoveCohort(name) => self.replace_cohort(&name, None),
+            Event::SetSettings(settings) => self.replace_settings(settings),
             Event::SetLocalQueue(spec) => {
                 let id = self.local_queues.ensure(&spec.key);
                 self.replace_local_queue(id, Some(spec));
@@ -92,7 +116,7 @@ impl Engine {
             Event::RemoveLocalQueue(key) => {
                 if let Some(id) = self.local_queues.find(&key) {
                     self.replace_local_queue(id, None);
-                    self.local_queues.collect(id);
+                    self.collect_local_queue(id);
                 }
             }
             Event::SetWaiting(spec) => self.set_waiting(spec),
@@ -100,8 +124,10 @@ impl Engine {
             Event::RemoveUnit(uid) => {
                 self.changes.units.remove(&uid);
                 if let Some(former) = self.units.find(uid).and_then(|id| self.take_out(id)) {
+                    self.outside_event();
                     self.collect_former(&former);
                 }
+                self.memory.forget(uid);
             }
         }
     }
@@ -144,7 +170,7 @@ impl Engine {
         }
     }
 
-    fn mark_local_queue(&mut self, id: LocalQueueId) {
+    pub(crate) fn mark_local_queue(&mut self, id: LocalQueueId) {
         if let Some(local_queue) = self.local_queues.get_mut(id)
             && !local_queue.changed
         {
@@ -159,6 +185,7 @@ impl Engine {
             return;
         }
         *known = spec;
+        self.outside_event();
         for queue in self.flavor_users.entry(id).clone() {
             self.refresh(queue);
         }
@@ -173,22 +200,60 @@ impl Engine {
             self.flavor_users.entry(flavor).remove(&id);
         }
         let before = (queue.spec.is_some(), queue.is_strict());
+        let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.clone());
         queue.set_spec(spec, &mut self.cells);
         queue.resettle |= before != (queue.spec.is_some(), queue.is_strict());
         for flavor in queue.flavors() {
             self.flavor_users.entry(flavor).insert(id);
         }
-        self.refresh(id);
+        if queue.spec.as_ref().is_some_and(|spec| spec.drain) {
+            self.drained.0.insert(id);
+        } else {
+            self.drained.0.remove(&id);
+        }
+        self.outside_event();
+        self.replant(id, cohort.as_ref());
+        self.relist_running(id);
+    }
+
+    fn replace_settings(&mut self, settings: Settings) {
+        if self.settings == settings {
+            return;
+        }
+        self.settings = settings;
+        self.outside_event();
+        let all: Vec<QueueId> = self.queues.iter().map(|(id, _)| id).collect();
+        for id in all {
+            self.refresh(id);
+        }
+    }
+
+    /// Something happened that the engine did not bring about: who was evicted may be evicted again.
+    pub(crate) fn outside_event(&mut self) {
+        self.memory.epoch += 1;
+        for uid in std::mem::take(&mut self.memory.spent) {
+            if let Some(id) = self.units.find(uid) {
+                self.show_victim(id);
+            }
+        }
     }
 
     /// Looks at a queue with fresh eyes: its state, and everything parked in it.
-    fn refresh(&mut self, id: QueueId) {
+    pub(crate) fn refresh(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(id) else { return };
-        let state = queue.find_state(&self.flavors, &self.cells);
+        let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.as_ref());
+        let state = queue.find_state(&self.flavors, &self.cells, self.forest.fault_of(cohort));
         queue.resettle |= state.is_ok() != queue.state.is_ok();
         queue.state = state;
-        self.counters.wakes += queue.parking.reset();
+        let woken = queue.parking.reset();
+        self.counters.wakes += woken.len() as u64;
+        let place = queue.place;
         let local_queues = queue.local_queues.clone();
+        if let Some(tree) = place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+            for (class, stuck) in &woken {
+                tree.watches.remove((id, *class), &stuck.wakes);
+            }
+        }
         self.dirty.insert(id);
         self.mark_queue(id);
         for local_queue in local_queues {
@@ -200,13 +265,23 @@ impl Engine {
         if self.queues.collect(id) {
             // The id may name another queue soon.
             self.dirty.remove(&id);
+            self.unsettled.remove(&id);
+            self.held_back.remove(&id);
+            self.drained.0.remove(&id);
         }
     }
 
     fn collect_former(&mut self, former: &Former) {
-        self.local_queues.collect(former.local_queue);
+        self.collect_local_queue(former.local_queue);
         if let Some(queue) = former.queue {
             self.collect_queue(queue);
+        }
+    }
+
+    fn collect_local_queue(&mut self, id: LocalQueueId) {
+        self.local_queues.collect(id);
+        if self.local_queues.get(id).is_none() {
+            self.drained.1.remove(&id);
         }
     }
 
@@ -221,6 +296,11 @@ impl Engine {
         if local_queue.spec == resolved {
             return;
         }
+        if resolved.as_ref().is_some_and(|(spec, _)| spec.drain) {
+            self.drained.1.insert(id);
+        } else {
+            self.drained.1.remove(&id);
+        }
         let places = |spec: &Option<(LocalQueueSpec, QueueId)>| {
             spec.as_ref().map(|(spec, queue)| (*queue, spec.blocked.is_some()))
         };
@@ -230,6 +310,7 @@ impl Engine {
         } else {
             self.units.list(local_queue.first_waiting).collect()
         };
+        self.outside_event();
         for unit in &moved {
             self.withdraw(*unit);
         }
@@ -261,13 +342,16 @@ impl Engine {
             return;
         }
         let local_queue = self.local_queues.ensure(&spec.local_queue);
+        if !self.memory.told_to_stop.remove(&spec.uid) {
+            self.outside_event();
+        }
         let former = known.and_then(|id| self.take_out(id));
-        let aside = (spec.gate.is_some() || spec.not_before.is_some()).then(|| {
-            Box::new(Aside {
-                gate: spec.gate,
-                not_before: spec.not_before,
-            })
-        });
+        let aside = Aside {
+            gate: spec.gate,
+            not_before: spec.not_before,
+            runs_at_most_ms: spec.runs_at_most_ms,
+        };
+        let aside = (aside != Aside::default()).then(|| Box::new(aside));
         let waiting = WaitingUnit {
             queued_at: spec.queued_at,
             aside,
@@ -276,6 +360,7 @@ impl Engine {
             before: None,
             after: None,
             standing: Standing::Lost,
+            claims: false,
             reported: former.as_ref().and_then(|former| former.reported),
         };
         let id = self.units.insert(Unit {
@@ -303,6 +388,7 @@ impl Engine {
             && waiting.queued_at == spec.queued_at
             && waiting.gate() == spec.gate.as_ref()
             && waiting.not_before() == spec.not_before
+            && waiting.runs_at_most_ms() == spec.runs_at_most_ms
             && self
                 .local_queues
                 .get(unit.local_queue)
@@ -323,88 +409,54 @@ impl Engine {
         let held = Box::new(Held {
             queue,
             priority: unit.priority,
+            queued_at: unit.queued_at,
+            reserved_at: unit.reserved_at,
+            deadlines: unit.deadlines,
+            ends_at: unit.ends_at,
+            pods_ready: unit.pods_ready,
             phase: unit.phase,
             charges,
         });
         let known = self.units.find(unit.uid);
-        if let Some(known) = known.and_then(|id| self.units.get(id))
-            && known.local_queue == local_queue
-            && matches!(&known.body, Body::Charged(before) if *before == held)
+        let before = known.and_then(|id| Some((self.units.get(id)?.local_queue, self.units.held(id)?)));
+        let (follows_up, same_books) = match before {
+            Some((from, before)) if from == local_queue && *before == *held => return,
+            Some((from, before)) => {
+                let same = from == local_queue && before.queue == queue && before.charges == held.charges;
+                (is_follow_up(before, &held), same)
+            }
+            None => (false, false),
+        };
+        if !follows_up {
+            self.outside_event();
+        }
+        if held.phase != Phase::Evicting {
+            self.memory.told_to_stop.remove(&unit.uid);
+        }
+        if let Some(id) = known
+            && same_books
         {
-            return;
+            return self.recharge(id, held);
         }
         // The new charge before the old one goes: nothing may seem free in between and wake the parked for nothing.
         self.charge(local_queue, &held);
         self.changes.units.remove(&unit.uid);
         let former = known.and_then(|id| self.take_out(id));
-        self.units.insert(Unit {
+        let id = self.units.insert(Unit {
             uid: unit.uid,
             local_queue,
             body: Body::Charged(held),
         });
+        self.enlist(id);
         if let Some(former) = former {
             self.collect_former(&former);
-        }
-    }
-
-    /// Writes what a unit holds into the books of its queue and its LocalQueue.
-    pub(crate) fn charge(&mut self, local_queue: LocalQueueId, held: &Held) {
-        let book = held.book();
-        if let Some(queue) = self.queues.get_mut(held.queue) {
-            let mut woken = 0;
-            for (cell, amount) in &held.charges {
-                let slot = queue.node.charge(*cell, *amount, book);
-                woken += queue.parking.filled(slot);
-            }
-            queue.reserving += 1;
-            queue.admitted += usize::from(book == Book::Admitted);
-            self.note_woken(held.queue, woken);
-        }
-        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
-            for (cell, amount) in &held.charges {
-                local_queue.books.charge(*cell, *amount, book);
-            }
-            local_queue.reserving += 1;
-            local_queue.admitted += usize::from(book == Book::Admitted);
-        }
-        self.mark_queue(held.queue);
-        self.mark_local_queue(local_queue);
-    }
-
-    /// Strikes what a unit held out of the books, and wakes whom that may help.
-    fn release(&mut self, local_queue: LocalQueueId, held: &Held) {
-        let book = held.book();
-        if let Some(queue) = self.queues.get_mut(held.queue) {
-            let mut woken = 0;
-            for (cell, amount) in &held.charges {
-                let slot = queue.node.release(*cell, *amount, book);
-                woken += queue.parking.freed(slot, queue.node.free(slot));
-            }
-            queue.reserving -= 1;
-            queue.admitted -= usize::from(book == Book::Admitted);
-            self.note_woken(held.queue, woken);
-        }
-        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
-            for (cell, amount) in &held.charges {
-                local_queue.books.release(*cell, *amount, book);
-            }
-            local_queue.reserving -= 1;
-            local_queue.admitted -= usize::from(book == Book::Admitted);
-        }
-        self.mark_queue(held.queue);
-        self.mark_local_queue(local_queue);
-    }
-
-    fn note_woken(&mut self, queue: QueueId, woken: u64) {
-        if woken > 0 {
-            self.counters.wakes += woken;
-            self.dirty.insert(queue);
         }
     }
 
     /// Removes a unit with all that it held or waited for.
     fn take_out(&mut self, id: UnitId) -> Option<Former> {
         let reported = self.stop_waiting(id);
+        self.delist(id);
         let unit = self.units.remove(id)?;
         let mut queue = None;
         if let Body::Charged(held) = &unit.body {
@@ -433,97 +485,6 @@ impl Engine {
         reported
     }
 
-    /// Puts a waiting unit where it belongs: into the order of its queue, and there among those that may be
-    /// considered, those in back-off, or neither.
-    fn place(&mut self, id: UnitId) {
-        let Some((unit, waiting)) = self.units.waiting(id) else {
-            return;
-        };
-        let (uid, turn, shape) = (unit.uid, waiting.turn(unit.uid, id), waiting.shape);
-        self.touched.push(uid);
-        let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
-            return;
-        };
-        let Some(queue_id) = local_queue.queue() else { return };
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        queue.order.insert(turn);
-        let standing = if local_queue.is_blocked() || waiting.gate().is_some() {
-            Standing::Aside
-        } else if let Some(until) = waiting.not_before() {
-            self.timers.insert((until, id));
-            Standing::BackOff
-        } else {
-            local_queue.ready += 1;
-            queue.parking.insert(shape, turn);
-            self.dirty.insert(queue_id);
-            Standing::Ready
-        };
-        if let Some(waiting) = self.units.waiting_mut(id) {
-            waiting.standing = standing;
-        }
-        self.mark_queue(queue_id);
-    }
-
-    /// The opposite of [`Engine::place`].
-    fn withdraw(&mut self, id: UnitId) {
-        let Some((unit, waiting)) = self.units.waiting(id) else {
-            return;
-        };
-        let (turn, shape, standing) = (waiting.turn(unit.uid, id), waiting.shape, waiting.standing);
-        let until = waiting.not_before();
-        let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
-            return;
-        };
-        let Some(queue_id) = local_queue.queue() else { return };
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        queue.order.remove(&turn);
-        match (standing, until) {
-            (Standing::Ready, _) => {
-                local_queue.ready -= 1;
-                queue.parking.remove(shape, &turn);
-                // In a StrictFIFO queue the next one may be the head now.
-                self.dirty.insert(queue_id);
-            }
-            (Standing::BackOff, Some(until)) => {
-                self.timers.remove(&(until, id));
-            }
-            (Standing::BackOff | Standing::Aside | Standing::Lost, _) => {}
-        }
-        if let Some(waiting) = self.units.waiting_mut(id) {
-            waiting.standing = Standing::Lost;
-        }
-        self.mark_queue(queue_id);
-    }
-
-    /// Lets a unit whose back-off is over be considered again.
-    pub(crate) fn end_back_off(&mut self, id: UnitId) {
-        let Some((unit, waiting)) = self.units.waiting(id) else {
-            return;
-        };
-        let (uid, turn, shape) = (unit.uid, waiting.turn(unit.uid, id), waiting.shape);
-        let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
-            return;
-        };
-        let Some(queue_id) = local_queue.queue() else { return };
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        local_queue.ready += 1;
-        queue.parking.insert(shape, turn);
-        let local_queue = unit.local_queue;
-        if let Some(waiting) = self.units.waiting_mut(id) {
-            waiting.standing = Standing::Ready;
-        }
-        self.touched.push(uid);
-        self.dirty.insert(queue_id);
-        self.mark_queue(queue_id);
-        self.mark_local_queue(local_queue);
-    }
-
     /// What a decided admission makes of a unit.
     pub(crate) fn hold(&mut self, id: UnitId, held: Box<Held>) -> Option<LocalQueueId> {
         self.stop_waiting(id);
@@ -534,4 +495,11 @@ impl Engine {
         self.units.get_mut(id)?.body = Body::Charged(held);
         Some(local_queue)
     }
+}
+
+/// Whether a report of a charged unit only follows what was decided here, or how far it came.
+fn is_follow_up(known: &Held, held: &Held) -> bool {
+    known.queue == held.queue
+        && known.charges == held.charges
+        && (known.phase == Phase::Assumed || known.priority == held.priority)
 }

@@ -1,15 +1,18 @@
 //! Asking the engine: why a unit waits, what a queue holds. Never changes anything.
 
 use crate::amount::Amount;
-use crate::assign::{Ask, Hopeless, Lack, Plan, Verdict};
+use crate::assign::{Ask, Hopeless, Plan, Taken};
 use crate::engine::Engine;
+use crate::fairness;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::LocalQueue;
-use crate::queue::Queue;
-use crate::quota::{CellId, Node, Slot};
+use crate::pass::least;
+use crate::queue::{Queue, QueueId};
+use crate::quota::{Books, CellId};
+use crate::ranked::Turn;
 use crate::report::{QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting};
-use crate::shapes::ShapeId;
 use crate::spec::{Blocked, Gate, Inactive};
+use crate::tree::{Book, NodeId, Slot, Tree, TreeId};
 use crate::units::{Standing, Unit, UnitId, WaitingUnit};
 
 /// Why a unit waits, before the details are looked up. The first that applies, in this order.
@@ -23,14 +26,28 @@ enum Cause<'a> {
     BackOff(Time),
     BehindHead(Uid),
     Pending,
-    Parked {
-        plan: &'a Plan,
-        shape: ShapeId,
-        node: &'a Node,
-    },
+    Claims,
+    /// It has no outcome; what it lacks has to be found.
+    Stuck(WaitKind),
 }
 
 impl Cause<'_> {
+    /// The reason, unless it has to be found.
+    fn reason(self) -> Option<WaitReason> {
+        Some(match self {
+            Self::NoLocalQueue(key) => WaitReason::NoLocalQueue(key.clone()),
+            Self::QueueMissing(name) => WaitReason::QueueMissing(name.clone()),
+            Self::QueueInactive(inactive) => WaitReason::QueueInactive(inactive.clone()),
+            Self::LocalQueueBlocked(blocked) => WaitReason::LocalQueueBlocked(blocked.clone()),
+            Self::Gated(gate) => WaitReason::Gated(gate.clone()),
+            Self::BackOff(until) => WaitReason::BackOff(until),
+            Self::BehindHead(head) => WaitReason::BehindHead(head),
+            Self::Pending => WaitReason::Pending,
+            Self::Claims => WaitReason::WaitingForPreempted,
+            Self::Stuck(_) => return None,
+        })
+    }
+
     fn kind(self) -> WaitKind {
         match self {
             Self::NoLocalQueue(_) => WaitKind::NoLocalQueue,
@@ -41,7 +58,8 @@ impl Cause<'_> {
             Self::BackOff(_) => WaitKind::BackOff,
             Self::BehindHead(_) => WaitKind::BehindHead,
             Self::Pending => WaitKind::Pending,
-            Self::Parked { plan, .. } => plan.kind(),
+            Self::Claims => WaitKind::WaitingForPreempted,
+            Self::Stuck(kind) => kind,
         }
     }
 }
@@ -49,19 +67,28 @@ impl Cause<'_> {
 impl Engine {
     /// Where a unit stands and why it waits; none if it does not wait.
     ///
-    /// Costs O(log n) and the length of the answer, and never slows a decision. Amounts are those of this moment.
+    /// Costs O(log n), a copy of the numbers of the unit's tree of cohorts, and the length of the answer; independent of how
+    /// many wait. Amounts are those of this moment.
     pub fn waiting(&self, uid: Uid) -> Option<Waiting> {
         let id = self.units.find(uid)?;
         let (unit, waiting) = self.units.waiting(id)?;
         let local_queue = self.local_queues.get(unit.local_queue)?;
-        let queue = local_queue.queue().and_then(|queue| self.queues.get(queue));
-        Some(Waiting {
+        let queue_id = local_queue.queue();
+        let queue = queue_id.and_then(|queue| self.queues.get(queue));
+        let turn = waiting.turn(uid, id);
+        let reason = self.cause(id, unit, waiting)?.reason();
+        let is_stuck = reason.is_none();
+        let mut told = Waiting {
             uid,
             local_queue: local_queue.key.clone(),
             queue: queue.map(|queue| queue.name.clone()),
-            position: queue.map(|queue| queue.order.rank(&waiting.turn(uid, id))),
-            reason: self.reason(self.cause(id, unit, waiting)?),
-        })
+            position: queue.map(|queue| queue.order.rank(&turn)),
+            reason: reason.unwrap_or(WaitReason::Pending),
+        };
+        if let (true, Some(queue)) = (is_stuck, queue_id) {
+            told.reason = self.lack(queue, turn).unwrap_or(WaitReason::Pending);
+        }
+        Some(told)
     }
 
     /// What a ClusterQueue holds and who waits in it; none if it does not exist.
@@ -77,9 +104,9 @@ impl Engine {
             active: queue.state.clone(),
             pending_active,
             pending_inadmissible: queue.order.len() - pending_active,
-            reserving: queue.reserving,
-            admitted: queue.admitted,
-            usage: self.usage(Some(queue), &queue.node),
+            reserving: queue.books.reserving,
+            admitted: queue.books.admitted,
+            usage: self.usage(Some(queue), &queue.books, true),
         })
     }
 
@@ -108,9 +135,9 @@ impl Engine {
             active,
             pending_active,
             pending_inadmissible: local_queue.waiting - pending_active,
-            reserving: local_queue.reserving,
-            admitted: local_queue.admitted,
-            usage: self.usage(queue, &local_queue.books),
+            reserving: local_queue.books.reserving,
+            admitted: local_queue.books.admitted,
+            usage: self.usage(queue, &local_queue.books, false),
         })
     }
 
@@ -170,34 +197,26 @@ impl Engine {
         if queue.is_strict() && head != waiting.turn(unit.uid, id) {
             return Some(Cause::BehindHead(head.uid));
         }
-        let class = queue.parking.class(waiting.shape)?;
-        Some(match (&class.parked, &class.plan) {
-            (Some(_), Some(plan)) => Cause::Parked {
-                plan,
-                shape: waiting.shape,
-                node: &queue.node,
-            },
-            _ => Cause::Pending,
+        let key = self.class_of(unit.uid, waiting);
+        let class = queue.parking.class(key)?;
+        Some(match (&class.parked, queue.claims.get(&waiting.turn(unit.uid, id))) {
+            (Some(parked), _) => Cause::Stuck(parked.kind),
+            (None, Some(claim)) if claim.reserve => Cause::Stuck(WaitKind::WaitingForQuota),
+            (None, Some(_)) => Cause::Claims,
+            (None, None) => Cause::Pending,
         })
     }
 
-    fn reason(&self, cause: Cause<'_>) -> WaitReason {
-        match cause {
-            Cause::NoLocalQueue(key) => WaitReason::NoLocalQueue(key.clone()),
-            Cause::QueueMissing(name) => WaitReason::QueueMissing(name.clone()),
-            Cause::QueueInactive(inactive) => WaitReason::QueueInactive(inactive.clone()),
-            Cause::LocalQueueBlocked(blocked) => WaitReason::LocalQueueBlocked(blocked.clone()),
-            Cause::Gated(gate) => WaitReason::Gated(gate.clone()),
-            Cause::BackOff(until) => WaitReason::BackOff(until),
-            Cause::BehindHead(head) => WaitReason::BehindHead(head),
-            Cause::Pending => WaitReason::Pending,
-            Cause::Parked { plan, shape, node } => self.lack(plan, shape, node),
-        }
-    }
-
-    /// What a parked shape lacks.
-    fn lack(&self, plan: &Plan, shape: ShapeId, node: &Node) -> WaitReason {
-        let shape = self.shapes.get(shape);
+    /// What a unit lacks that has no outcome, with the claims of others in the books; none if it has one.
+    fn lack(&self, id: QueueId, turn: Turn) -> Option<WaitReason> {
+        let class = self.class_of_unit(turn.unit)?;
+        let shape = self.shapes.get(class.shape);
+        // With a minimum it waits for what the fewest pods need.
+        let pod_sets = least(&shape);
+        let queue = self.queues.get(id)?;
+        let (tree_id, node) = queue.place?;
+        let tree = self.forest.trees.get(tree_id)?;
+        let plan = Plan::new(&pod_sets, &queue.groups, tree, node, &self.cells, &self.flavors);
         let pod_set = |index: usize| {
             shape
                 .get(index)
@@ -208,55 +227,71 @@ impl Engine {
             resource,
         }) = plan.hopeless()
         {
-            return WaitReason::ResourceNotCovered {
+            return Some(WaitReason::ResourceNotCovered {
                 pod_set: pod_set(*index),
                 resource: resource.clone(),
-            };
+            });
         }
-        let verdict = if plan.hopeless().is_some() {
-            plan.judge_empty(node)
-        } else {
-            plan.judge(node)
+        let mut tree = tree.with_usage();
+        self.add_claims(&mut tree, tree_id, turn);
+        let stuck = match plan.hopeless() {
+            Some(_) => None,
+            None => Some(self.ask_in(&mut tree, id, turn, class, &plan).err()?),
         };
-        // Whoever is parked does not fit (audit checks it), and what does not fit got stuck at an ask.
-        let Verdict::Lacks(lack) = verdict else {
-            return WaitReason::Pending;
+        let tree = &tree;
+        let potential = |slot: Slot| tree.state(node, slot).potential;
+        let available = |slot: Slot| tree.available(node, slot, Book::Planned);
+        let (index, taken) = match stuck {
+            Some(stuck) => (stuck.ask, stuck.taken),
+            None => plan.first_ask_without(potential)?,
         };
-        let Some(ask) = plan.ask(lack.ask) else {
-            return WaitReason::Pending;
-        };
+        let ask = plan.ask(index)?;
         let pod_set = pod_set(ask.pod_set);
         let mismatches = ask.choices.iter().filter_map(|choice| {
             let mismatch = choice.admitted.clone().err()?;
             Some((self.cells.flavors.name(choice.flavor).clone(), mismatch))
         });
         let mismatches = mismatches.collect();
-        match plan.hopeless() {
+        Some(match plan.hopeless() {
             Some(Hopeless::NoFlavor) => WaitReason::NoMatchingFlavor { pod_set, mismatches },
-            Some(_) => {
-                let shortages = self.shortages(ask, &lack, node, |slot| node.limit(slot));
-                WaitReason::ExceedsMaxQuota {
-                    pod_set,
-                    shortages,
-                    mismatches,
-                }
-            }
-            None => {
-                let shortages = self.shortages(ask, &lack, node, |slot| node.free(slot));
-                WaitReason::WaitingForQuota {
-                    pod_set,
-                    shortages,
-                    mismatches,
+            Some(_) => WaitReason::ExceedsMaxQuota {
+                pod_set,
+                shortages: self.shortages(ask, &taken, tree, node, potential),
+                mismatches,
+            },
+            None => WaitReason::WaitingForQuota {
+                pod_set,
+                shortages: self.shortages(ask, &taken, tree, node, available),
+                mismatches,
+            },
+        })
+    }
+
+    /// Adds the claims of all units of a tree but one to `tree`, a copy of it.
+    fn add_claims(&self, tree: &mut Tree, id: TreeId, turn: Turn) {
+        let standing = self.forest.trees.get(id).into_iter().flat_map(|tree| &tree.standing);
+        for queue in standing.filter_map(|id| self.queues.get(*id)) {
+            let Some((_, node)) = queue.place else { continue };
+            for (_, claim) in queue.claims.iter().filter(|(other, _)| **other != turn) {
+                for (slot, need) in &claim.needs {
+                    tree.charge(node, *slot, *need, Book::Planned);
                 }
             }
         }
     }
 
     /// Every resource in every usable flavor of `ask` for which `bound` is too little.
-    fn shortages(&self, ask: &Ask, lack: &Lack, node: &Node, bound: impl Fn(Slot) -> i128) -> Vec<Shortage> {
+    fn shortages(
+        &self,
+        ask: &Ask,
+        taken: &Taken,
+        tree: &Tree,
+        node: NodeId,
+        bound: impl Fn(Slot) -> i128,
+    ) -> Vec<Shortage> {
         let usable = ask.choices.iter().filter(|choice| choice.admitted.is_ok());
         let wants = usable.flat_map(|choice| {
-            let wants = ask.wants(choice, &lack.taken).zip(&ask.resources);
+            let wants = ask.wants(choice, taken).zip(&ask.resources);
             wants.map(move |((slot, need), resource)| (choice.flavor, *resource, slot, need))
         });
         let short = wants.filter(|(_, _, slot, need)| *need > bound(*slot));
@@ -265,10 +300,32 @@ impl Engine {
                 flavor: self.cells.flavors.name(flavor).clone(),
                 resource: self.cells.resources.name(resource).clone(),
                 need: Amount::from_wide(need),
-                free: Amount::from_wide(node.free(slot)),
-                nominal: Amount::from_wide(node.limit(slot)),
+                free: Amount::from_wide(tree.available(node, slot, Book::Planned)),
+                nominal: Amount::from_wide(tree.state(node, slot).nominal),
+                limit: Amount::from_wide(tree.state(node, slot).potential),
             })
             .collect()
+    }
+
+    /// The weighted share of a ClusterQueue in its cohort, in thousandths, rounded up; the largest number when it is infinite,
+    /// none without a cohort.
+    pub fn queue_share(&self, name: &str) -> Option<i64> {
+        let (tree, node) = self.queues.get(self.queues.find(name)?)?.place?;
+        let tree = self.forest.trees.get(tree)?;
+        tree.node(node).parent?;
+        Some(fairness::share(tree, node).in_thousandths())
+    }
+
+    /// The weighted share of a cohort in its parent, in thousandths, rounded up; 0 without a parent, none if there is no
+    /// such cohort.
+    pub fn cohort_share(&self, name: &str) -> Option<i64> {
+        let (tree, node) = self.forest.place(name)?;
+        Some(fairness::share(self.forest.trees.get(tree)?, node).in_thousandths())
+    }
+
+    /// The Cohort objects, by name.
+    pub fn cohorts(&self) -> impl Iterator<Item = &Name> + '_ {
+        self.forest.cohorts()
     }
 
     /// How many units of a LocalQueue the next pass may look at.
@@ -285,7 +342,7 @@ impl Engine {
         // Only between an event and the next pass.
         let active = |id: &UnitId| {
             self.units.waiting(*id).is_some_and(|(_, waiting)| {
-                let class = queue.parking.class(waiting.shape);
+                let class = self.class_of_unit(*id).and_then(|class| queue.parking.class(class));
                 waiting.standing == Standing::Ready && class.is_some_and(|class| class.parked.is_none())
             })
         };
@@ -293,33 +350,30 @@ impl Engine {
     }
 
     /// What `books` say of each cell that `queue` has quota for, then of others in use, by name.
-    fn usage(&self, queue: Option<&Queue>, books: &Node) -> Vec<Usage> {
-        let own_quota = queue.is_some_and(|queue| std::ptr::eq(&raw const queue.node, books));
-        let usage = |cell: CellId| {
+    fn usage(&self, queue: Option<&Queue>, books: &Books, with_nominal: bool) -> Vec<Usage> {
+        let quotas = queue.map_or(&[][..], |queue| &queue.quotas);
+        let usage = |cell: CellId, nominal: Option<Amount>| {
             let (flavor, resource) = self.cells.names(cell);
-            let (reserved, admitted) = books.used(cell);
+            let sums = books.sums(cell);
             Usage {
                 flavor: flavor.clone(),
                 resource: resource.clone(),
-                nominal: if own_quota { books.nominal(cell) } else { None },
-                reserved: Amount::from_wide(reserved),
-                admitted: Amount::from_wide(admitted),
+                nominal: nominal.filter(|_| with_nominal),
+                reserved: Amount::from_wide(sums.reserved),
+                admitted: Amount::from_wide(sums.admitted),
             }
         };
-        let with_quota = |cell: &CellId| queue.is_some_and(|queue| queue.node.nominal(*cell).is_some());
-        let quotas = queue
-            .map_or(&[][..], |queue| queue.node.cells())
-            .iter()
-            .copied()
-            .filter(with_quota);
+        let has_quota = |cell: CellId| quotas.iter().any(|(known, _)| *known == cell);
         let mut others: Vec<Usage> = books
-            .cells()
             .iter()
-            .copied()
-            .filter(|cell| !with_quota(cell) && books.used(*cell) != (0, 0))
-            .map(usage)
+            .filter(|(cell, _)| !has_quota(*cell))
+            .map(|(cell, _)| usage(cell, None))
             .collect();
         others.sort_unstable_by(|one, other| (&one.flavor, &one.resource).cmp(&(&other.flavor, &other.resource)));
-        quotas.map(usage).chain(others).collect()
+        quotas
+            .iter()
+            .map(|(cell, quota)| usage(*cell, Some(quota.nominal)))
+            .chain(others)
+            .collect()
     }
 }

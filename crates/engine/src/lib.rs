@@ -5,11 +5,14 @@
 //! ```text
 //!  Event ──apply──▶ units ──▶ LocalQueue ──▶ queue order ─┬─▶ set aside (gate, back-off, blocked)
 //!                                                         └─▶ parking lot: classes of one shape
-//!                   flavors ─┐                                 active ⇄ parked
-//!                   quota  ──┴─▶ plan of a shape ──judge──────────┤
-//!  Pass  ◀──pass(now)── admit: charge the books ◀─────────────────┘
+//!            cohorts, quota ──▶ forest of trees               active ⇄ parked (watched in the tree)
+//!                   flavors ──▶ plan of a shape ──search──────────┤
+//!  Pass ◀──pass(now)── admit: charge the books ◀──────────────────┤
+//!                      evict: victims, claim for the preemptor ◀──┘
 //!  Waiting, QueueReport, Changed ◀──── asked at any time
 //! ```
+//!
+//! The rules are written down in `docs/scheduling.md`; each module says which section it carries out.
 //!
 //! The entry point is [`Engine`]. What goes in is in [`Event`], what comes out in [`Action`], [`Waiting`] and
 //! [`QueueReport`].
@@ -67,25 +70,38 @@ mod amount;
 mod arena;
 mod assign;
 mod audit;
+mod books;
+
 mod engine;
 mod explain;
+mod fairness;
 mod flavors;
+mod forest;
 mod ids;
 mod interner;
+
 mod local_queue;
+mod memory;
 mod parking;
 mod pass;
 mod queue;
 mod quota;
 mod ranked;
 mod report;
+mod search;
 mod sentences;
 mod shapes;
 mod spec;
+mod tree;
 mod units;
+mod victims;
+mod waitlist;
+mod watch;
+mod wide;
 
 pub use amount::Amount;
 pub use audit::AuditError;
+
 pub use engine::Engine;
 pub use flavors::{
     Constraints, Effect, FlavorSpec, Mismatch, NodeSelectorRequirement, NodeSelectorTerm, SelectorOperator, Taint,

@@ -1,11 +1,11 @@
 //! LocalQueues: where users hand units in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::arena::{Arena, define_id};
 use crate::ids::LocalQueueKey;
 use crate::queue::QueueId;
-use crate::quota::Node;
+use crate::quota::Books;
 use crate::spec::LocalQueueSpec;
 use crate::units::UnitId;
 
@@ -25,10 +25,10 @@ pub(crate) struct LocalQueue {
     pub(crate) waiting: usize,
     /// How many of those may be considered.
     pub(crate) ready: usize,
-    pub(crate) reserving: usize,
-    pub(crate) admitted: usize,
-    /// What its units hold, without quota.
-    pub(crate) books: Node,
+    /// What its units hold.
+    pub(crate) books: Books,
+    /// Its admitted units.
+    pub(crate) running: BTreeSet<UnitId>,
     /// It is already listed as changed.
     pub(crate) changed: bool,
 }
@@ -67,9 +67,8 @@ impl LocalQueues {
             first_waiting: None,
             waiting: 0,
             ready: 0,
-            reserving: 0,
-            admitted: 0,
-            books: Node::default(),
+            books: Books::default(),
+            running: BTreeSet::new(),
             changed: false,
         });
         self.ids.insert(key.clone(), id);
@@ -81,7 +80,7 @@ impl LocalQueues {
         if let Some(idle) = self.get(id)
             && idle.spec.is_none()
             && idle.waiting == 0
-            && idle.reserving == 0
+            && idle.books.reserving == 0
             && let Some(gone) = self.arena.remove(id)
         {
             self.ids.remove(&gone.key);

@@ -8,9 +8,11 @@ use crate::flavors::FlavorSpec;
 use crate::ids::{Name, Uid};
 use crate::local_queue::LocalQueueId;
 use crate::parking::Parking;
-use crate::quota::{Cells, FlavorId, Node};
-use crate::ranked::Ranked;
-use crate::spec::{Inactive, QueueSpec, Strategy};
+use crate::quota::{Books, CellId, Cells, FlavorId};
+use crate::ranked::{Ranked, Turn};
+use crate::spec::{Fungibility, Inactive, QueueSpec, Quota, Reclaim, ResourceGroup, Strategy, WithinQueue};
+use crate::tree::{NodeId, TreeId};
+use crate::victims::{Needs, Rank};
 
 define_id! {
     /// A ClusterQueue that exists or is spoken of.
@@ -27,20 +29,37 @@ pub(crate) struct Queue {
     pub(crate) groups: Vec<Group>,
     /// Whether it admits units.
     pub(crate) state: Result<(), Inactive>,
-    pub(crate) node: Node,
+    /// Its quota per cell, in the order of its spec.
+    pub(crate) quotas: Vec<(CellId, Quota)>,
+    /// Its place among the cohorts; none while it does not exist.
+    pub(crate) place: Option<(TreeId, NodeId)>,
+    /// What its units hold.
+    pub(crate) books: Books,
+    /// Its admitted units, in the order in which others evict them.
+    pub(crate) running: BTreeSet<Rank>,
+    /// Units that evicted others and still wait.
+    pub(crate) preemptors: BTreeSet<Turn>,
+    /// Claims of its units at the end of the last pass.
+    pub(crate) claims: BTreeMap<Turn, Claim>,
     /// All units that wait in it, those set aside included.
     pub(crate) order: Ranked,
     /// Those of them that may be considered.
     pub(crate) parking: Parking,
     pub(crate) local_queues: BTreeSet<LocalQueueId>,
-    pub(crate) reserving: usize,
-    pub(crate) admitted: usize,
     /// It is already listed as changed.
     pub(crate) changed: bool,
     /// The reasons of all its units must be looked at again.
     pub(crate) resettle: bool,
     /// Whom the others were last said to be behind, in a StrictFIFO queue.
     pub(crate) reported_head: Option<Uid>,
+}
+
+/// What a waiting unit keeps others from taking while it waits for what is going away.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) needs: Needs,
+    /// It is not sure to get it: it only holds back what its queue could not take back.
+    pub(crate) reserve: bool,
 }
 
 impl Queue {
@@ -50,12 +69,15 @@ impl Queue {
             spec: None,
             groups: Vec::new(),
             state: Ok(()),
-            node: Node::default(),
+            quotas: Vec::new(),
+            place: None,
+            books: Books::default(),
+            running: BTreeSet::new(),
+            preemptors: BTreeSet::new(),
+            claims: BTreeMap::new(),
             order: Ranked::default(),
             parking: Parking::default(),
             local_queues: BTreeSet::new(),
-            reserving: 0,
-            admitted: 0,
             changed: false,
             resettle: false,
             reported_head: None,
@@ -80,51 +102,45 @@ impl Queue {
             .flat_map(|group| group.flavors.iter().map(|offered| offered.flavor))
     }
 
-    /// Replaces the spec and with it all quota; what is in use stays.
+    pub(crate) fn fungibility(&self) -> Fungibility {
+        self.spec
+            .as_ref()
+            .map_or_else(Fungibility::default, |spec| spec.fungibility)
+    }
+
+    /// Whether its units may evict anybody.
+    pub(crate) fn may_preempt(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| {
+            spec.preemption.within_queue != WithinQueue::Never || spec.preemption.reclaim != Reclaim::Never
+        })
+    }
+
+    /// How long a unit must have run before it may be evicted for others, in milliseconds.
+    pub(crate) fn min_run_ms(&self) -> i64 {
+        self.spec.as_ref().map_or(0, |spec| spec.extras.min_run_ms.max(0))
+    }
+
+    /// Replaces the spec; what is in use stays.
     pub(crate) fn set_spec(&mut self, spec: Option<QueueSpec>, cells: &mut Cells) {
         let groups = spec.as_ref().map_or(&[][..], |spec| &spec.groups);
-        let mut resolved = Vec::with_capacity(groups.len());
-        let mut quota = Vec::new();
-        for group in groups {
-            let resources: Vec<_> = group
-                .resources
-                .iter()
-                .map(|name| cells.resources.intern(name))
-                .collect();
-            let flavors: Vec<_> = group
-                .flavors
-                .iter()
-                .map(|offered| cells.flavors.intern(&offered.flavor))
-                .collect();
-            for (flavor, offered) in flavors.iter().zip(&group.flavors) {
-                let nominal = offered
-                    .quotas
+        self.quotas = quotas(groups, cells);
+        self.groups = groups
+            .iter()
+            .map(|group| {
+                let resources: Vec<_> = group
+                    .resources
                     .iter()
-                    .map(|quota| quota.nominal)
-                    .chain(std::iter::repeat(crate::Amount::ZERO));
-                quota.extend(
-                    resources
+                    .map(|name| cells.resources.intern(name))
+                    .collect();
+                let flavors = group.flavors.iter().map(|offered| {
+                    let flavor = cells.flavors.intern(&offered.flavor);
+                    let cells = resources
                         .iter()
-                        .zip(nominal)
-                        .map(|(resource, nominal)| (cells.intern(*flavor, *resource), nominal)),
-                );
-            }
-            resolved.push((resources, flavors));
-        }
-        self.node.set_nominal(quota);
-        self.groups = resolved
-            .into_iter()
-            .map(|(resources, flavors)| {
-                let mut slots_of = |flavor| {
-                    let slots = resources
-                        .iter()
-                        .map(|resource| self.node.slot(cells.intern(flavor, *resource)));
-                    GroupFlavor {
-                        flavor,
-                        slots: slots.collect(),
-                    }
-                };
-                let flavors = flavors.into_iter().map(&mut slots_of).collect();
+                        .map(|resource| cells.intern(flavor, *resource))
+                        .collect();
+                    GroupFlavor { flavor, cells }
+                });
+                let flavors = flavors.collect();
                 Group { resources, flavors }
             })
             .collect();
@@ -132,11 +148,12 @@ impl Queue {
     }
 
     /// Whether it can admit units, with these flavors: what the caller says, else what is wrong with its spec,
-    /// else a flavor that does not exist.
+    /// else a flavor that does not exist, else what is wrong with its cohorts.
     pub(crate) fn find_state(
         &self,
         flavors: &Column<FlavorId, Option<FlavorSpec>>,
         cells: &Cells,
+        cohort_fault: Option<Name>,
     ) -> Result<(), Inactive> {
         let Some(spec) = &self.spec else { return Ok(()) };
         if let Some(inactive) = &spec.inactive {
@@ -154,7 +171,12 @@ impl Queue {
             .map(|flavor| &**cells.flavors.name(flavor))
             .collect();
         if missing.is_empty() {
-            return Ok(());
+            return cohort_fault.map_or(Ok(()), |message| {
+                Err(Inactive {
+                    reason: "CohortInvalid".into(),
+                    message,
+                })
+            });
         }
         let (noun, verb) = if missing.len() == 1 {
             ("ResourceFlavor", "does")
@@ -167,6 +189,24 @@ impl Queue {
             message: message.into(),
         })
     }
+}
+
+/// The quota of each cell, in the order given. A resource without a quota has none of it.
+pub(crate) fn quotas(groups: &[ResourceGroup], cells: &mut Cells) -> Vec<(CellId, Quota)> {
+    let mut quotas = Vec::new();
+    for group in groups {
+        for offered in &group.flavors {
+            let given = offered
+                .quotas
+                .iter()
+                .copied()
+                .chain(std::iter::repeat(Quota::default()));
+            for (resource, quota) in group.resources.iter().zip(given) {
+                quotas.push((cells.intern_names(&offered.flavor, resource), quota));
+            }
+        }
+    }
+    quotas
 }
 
 /// What makes a spec meaningless. The API refuses such objects; one that slipped through must not stop others.
@@ -223,7 +263,7 @@ impl Queues {
         if let Some(idle) = self.get(id)
             && idle.spec.is_none()
             && idle.local_queues.is_empty()
-            && idle.reserving == 0
+            && idle.books.reserving == 0
             && let Some(gone) = self.arena.remove(id)
         {
             self.ids.remove(&gone.name);

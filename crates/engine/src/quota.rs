@@ -1,8 +1,7 @@
-//! Quota and its use: dense arrays under interned (flavor, resource) cells.
+//! Cells, and the books of what is held in them.
 //!
-//! A [`Node`] is one holder of quota (a ClusterQueue now; a LocalQueue keeps its share of the books in one too). It
-//! numbers the cells that it knows with its own dense slots, so that its size does not depend on how many flavors
-//! other queues use. Sums are kept in 128 bits: adding and taking away any number of charges is exact.
+//! A [`Books`] adds up what the units of one holder (a ClusterQueue, a LocalQueue) hold, per cell. Sums are kept in
+//! 128 bits: adding and taking away any number of charges is exact.
 #![deny(clippy::arithmetic_side_effects)]
 
 use rustc_hash::FxHashMap;
@@ -11,6 +10,7 @@ use crate::amount::Amount;
 use crate::arena::{Id, define_id};
 use crate::ids::Name;
 use crate::interner::Interner;
+use crate::spec::Phase;
 
 define_id! {
     /// A flavor, by interned name.
@@ -23,10 +23,6 @@ define_id! {
 define_id! {
     /// A resource in a flavor.
     CellId
-}
-define_id! {
-    /// A cell's place in the arrays of one [`Node`].
-    Slot
 }
 
 /// The interned flavors, resources and their pairs.
@@ -59,106 +55,80 @@ impl Cells {
         let (flavor, resource) = self.keys[cell.index()];
         (self.flavors.name(flavor), self.resources.name(resource))
     }
+
+    /// A cell with its resource.
+    pub(crate) fn with_resource(&self, cell: CellId) -> (CellId, ResourceId) {
+        (cell, self.keys[cell.index()].1)
+    }
 }
 
-/// One holder of quota: how much it may use of each cell and how much it does.
-#[derive(Debug, Default)]
-pub(crate) struct Node {
-    slots: FxHashMap<CellId, Slot>,
-    cells: Vec<CellId>,
-    nominal: Vec<Option<Amount>>,
-    reserved: Vec<i128>,
-    admitted: Vec<i128>,
+/// What the units of one holder hold of one cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// By all of them.
+    pub(crate) reserved: i128,
+    /// By those whose admission is written.
+    pub(crate) admitted: i128,
+    /// By those that are being evicted.
+    pub(crate) evicting: i128,
 }
 
-/// Which books a charge is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Book {
-    /// Reserved only: the admission is assumed.
-    Reserved,
-    /// Reserved and admitted: the admission is written.
-    Admitted,
-}
-
-impl Node {
-    /// The slot of `cell`, a new empty one if there is none. Slots that exist keep their numbers.
-    pub(crate) fn slot(&mut self, cell: CellId) -> Slot {
-        *self.slots.entry(cell).or_insert_with(|| {
-            let slot = Slot::from_index(self.cells.len());
-            self.cells.push(cell);
-            self.nominal.push(None);
-            self.reserved.push(0);
-            self.admitted.push(0);
-            slot
-        })
+impl Sums {
+    pub(crate) fn add(&mut self, amount: i128, phase: Phase) {
+        self.reserved = self.reserved.saturating_add(amount);
+        if phase != Phase::Assumed {
+            self.admitted = self.admitted.saturating_add(amount);
+        }
+        if phase == Phase::Evicting {
+            self.evicting = self.evicting.saturating_add(amount);
+        }
     }
 
-    /// Replaces all quota. What is in use is kept, also where there is no quota (any more). Slots are numbered
-    /// anew: whoever remembers one must ask again.
-    pub(crate) fn set_nominal(&mut self, quota: impl IntoIterator<Item = (CellId, Amount)>) {
-        let before = std::mem::take(self);
-        for (cell, nominal) in quota {
-            let slot = self.slot(cell);
-            self.nominal[slot.index()] = Some(nominal);
+    /// What counts as going to be in use.
+    pub(crate) fn planned(self) -> i128 {
+        self.reserved.saturating_sub(self.evicting)
+    }
+}
+
+/// What the units of one holder hold, and how many they are.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Books {
+    cells: std::collections::BTreeMap<CellId, Sums>,
+    pub(crate) reserving: usize,
+    pub(crate) admitted: usize,
+}
+
+impl Books {
+    /// Writes a unit in.
+    pub(crate) fn charge(&mut self, charges: &[(CellId, Amount)], phase: Phase) {
+        for (cell, amount) in charges {
+            self.cells.entry(*cell).or_default().add(amount.wide(), phase);
         }
-        for (index, cell) in before.cells.iter().enumerate() {
-            if before.reserved[index] != 0 || before.admitted[index] != 0 {
-                let slot = self.slot(*cell);
-                self.reserved[slot.index()] = before.reserved[index];
-                self.admitted[slot.index()] = before.admitted[index];
+        self.reserving = self.reserving.saturating_add(1);
+        self.admitted = self.admitted.saturating_add(usize::from(phase != Phase::Assumed));
+    }
+
+    /// Strikes a unit out.
+    pub(crate) fn release(&mut self, charges: &[(CellId, Amount)], phase: Phase) {
+        for (cell, amount) in charges {
+            if let Some(sums) = self.cells.get_mut(cell) {
+                sums.add(amount.wide().saturating_neg(), phase);
+                if *sums == Sums::default() {
+                    self.cells.remove(cell);
+                }
             }
         }
+        self.reserving = self.reserving.saturating_sub(1);
+        self.admitted = self.admitted.saturating_sub(usize::from(phase != Phase::Assumed));
     }
 
-    /// Adds to what is in use, beyond the quota if need be.
-    pub(crate) fn charge(&mut self, cell: CellId, amount: Amount, book: Book) -> Slot {
-        let slot = self.slot(cell);
-        let reserved = &mut self.reserved[slot.index()];
-        *reserved = reserved.saturating_add(amount.wide());
-        if book == Book::Admitted {
-            let admitted = &mut self.admitted[slot.index()];
-            *admitted = admitted.saturating_add(amount.wide());
-        }
-        slot
+    pub(crate) fn sums(&self, cell: CellId) -> Sums {
+        self.cells.get(&cell).copied().unwrap_or_default()
     }
 
-    /// Takes away from what is in use.
-    pub(crate) fn release(&mut self, cell: CellId, amount: Amount, book: Book) -> Slot {
-        let slot = self.slot(cell);
-        let reserved = &mut self.reserved[slot.index()];
-        *reserved = reserved.saturating_sub(amount.wide());
-        if book == Book::Admitted {
-            let admitted = &mut self.admitted[slot.index()];
-            *admitted = admitted.saturating_sub(amount.wide());
-        }
-        slot
-    }
-
-    /// The quota of a slot, zero if it has none.
-    pub(crate) fn limit(&self, slot: Slot) -> i128 {
-        self.nominal[slot.index()].unwrap_or_default().wide()
-    }
-
-    /// What is left of the quota: negative when more is in use than the quota allows.
-    pub(crate) fn free(&self, slot: Slot) -> i128 {
-        self.limit(slot).saturating_sub(self.reserved[slot.index()])
-    }
-
-    /// What is reserved and what of it is admitted.
-    pub(crate) fn used(&self, cell: CellId) -> (i128, i128) {
-        self.slots.get(&cell).map_or((0, 0), |slot| {
-            (self.reserved[slot.index()], self.admitted[slot.index()])
-        })
-    }
-
-    /// The quota of a cell, if it has any.
-    pub(crate) fn nominal(&self, cell: CellId) -> Option<Amount> {
-        self.slots.get(&cell).and_then(|slot| self.nominal[slot.index()])
-    }
-
-    /// All cells of this node: those with quota in the order given, then others in order of first use.
-    pub(crate) fn cells(&self) -> &[CellId] {
-        &self.cells
+    /// The cells in use.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (CellId, Sums)> {
+        self.cells.iter().map(|(cell, sums)| (*cell, *sums))
     }
 }
 
@@ -166,45 +136,26 @@ impl Node {
 mod tests {
     use super::*;
 
-    fn cell(index: usize) -> CellId {
-        CellId::from_index(index)
-    }
-
-    #[test]
-    fn use_above_the_quota_counts_and_leaves_less_than_nothing_free() {
-        let mut node = Node::default();
-        node.set_nominal([(cell(0), Amount::new(3))]);
-        let slot = node.charge(cell(0), Amount::new(5), Book::Admitted);
-        assert_eq!(node.free(slot), -2);
-        node.release(cell(0), Amount::new(5), Book::Admitted);
-        assert_eq!(node.free(slot), 3);
-    }
-
     #[test]
     fn sums_beyond_64_bits_come_back_exactly() {
-        let mut node = Node::default();
-        node.set_nominal([(cell(0), Amount::MAX)]);
+        let mut books = Books::default();
+        let charges = [(CellId::from_index(0), Amount::MAX)];
         for _ in 0..5 {
-            node.charge(cell(0), Amount::MAX, Book::Reserved);
+            books.charge(&charges, Phase::Assumed);
         }
-        let slot = node.slot(cell(0));
-        assert_eq!(node.free(slot), -4 * i128::from(i64::MAX));
+        assert_eq!(books.sums(charges[0].0).reserved, 5 * i128::from(i64::MAX));
         for _ in 0..5 {
-            node.release(cell(0), Amount::MAX, Book::Reserved);
+            books.release(&charges, Phase::Assumed);
         }
-        assert_eq!(node.free(slot), i128::from(i64::MAX));
+        assert_eq!(books, Books::default());
     }
 
     #[test]
-    fn use_is_remembered_while_its_quota_is_gone() {
-        let mut node = Node::default();
-        node.set_nominal([(cell(0), Amount::new(3)), (cell(1), Amount::new(1))]);
-        node.charge(cell(0), Amount::new(2), Book::Admitted);
-        node.set_nominal([(cell(1), Amount::new(1))]);
-        assert_eq!(node.cells(), [cell(1), cell(0)]);
-        assert_eq!((node.used(cell(0)), node.nominal(cell(0))), ((2, 2), None));
-        node.set_nominal([(cell(0), Amount::new(9))]);
-        let slot = node.slot(cell(0));
-        assert_eq!((node.free(slot), node.cells()), (7, &[cell(0)][..]));
+    fn what_is_being_evicted_is_held_but_not_planned() {
+        let mut books = Books::default();
+        let charges = [(CellId::from_index(0), Amount::new(3))];
+        books.charge(&charges, Phase::Evicting);
+        let sums = books.sums(charges[0].0);
+        assert_eq!((sums.reserved, sums.admitted, sums.planned()), (3, 3, 0));
     }
 }

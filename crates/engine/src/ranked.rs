@@ -110,6 +110,16 @@ impl Ranked {
         }
     }
 
+    pub(crate) fn contains(&self, turn: &Turn) -> bool {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(turns) => return turns.binary_search(turn).is_ok(),
+                Node::Branch(children) => node = &children[child_for(children, turn)].node,
+            }
+        }
+    }
+
     /// How many entries are smaller than `turn`.
     pub(crate) fn rank(&self, turn: &Turn) -> usize {
         let mut node = &self.root;

@@ -146,6 +146,8 @@ pub enum WaitReason {
     Pending,
     /// Its ClusterQueue is StrictFIFO and this unit, ahead of it, does not fit.
     BehindHead(Uid),
+    /// It fits once units that were told to stop are gone; nobody behind it can take what it waits for.
+    WaitingForPreempted,
     /// It asks for a resource that its ClusterQueue has no quota for.
     ResourceNotCovered {
         /// The pod set that asks.
@@ -160,7 +162,7 @@ pub enum WaitReason {
         /// Each flavor, in order of preference, and what keeps the pods out.
         mismatches: Vec<(Name, Mismatch)>,
     },
-    /// It asks for more than its ClusterQueue has even when empty: it never fits as things are.
+    /// It asks for more than its ClusterQueue could use even if nobody held anything: it never fits as things are.
     ExceedsMaxQuota {
         /// The pod set that finds no room.
         pod_set: Name,
@@ -189,10 +191,12 @@ pub struct Shortage {
     pub resource: Name,
     /// What the whole pod set needs, with what earlier pod sets of the unit would take from the same quota.
     pub need: Amount,
-    /// What is not in use now.
+    /// What the queue may still use now, of its own and of its cohort's.
     pub free: Amount,
-    /// The queue's quota.
+    /// The queue's own quota.
     pub nominal: Amount,
+    /// The most that the queue could ever use, of its own and of its cohort's.
+    pub limit: Amount,
 }
 
 impl WaitReason {
@@ -207,6 +211,7 @@ impl WaitReason {
             Self::BackOff(_) => WaitKind::BackOff,
             Self::Pending => WaitKind::Pending,
             Self::BehindHead(_) => WaitKind::BehindHead,
+            Self::WaitingForPreempted => WaitKind::WaitingForPreempted,
             Self::ResourceNotCovered { .. } => WaitKind::ResourceNotCovered,
             Self::NoMatchingFlavor { .. } => WaitKind::NoMatchingFlavor,
             Self::ExceedsMaxQuota { .. } => WaitKind::ExceedsMaxQuota,
@@ -234,6 +239,8 @@ pub enum WaitKind {
     Pending,
     /// See [`WaitReason::BehindHead`].
     BehindHead,
+    /// See [`WaitReason::WaitingForPreempted`].
+    WaitingForPreempted,
     /// See [`WaitReason::ResourceNotCovered`].
     ResourceNotCovered,
     /// See [`WaitReason::NoMatchingFlavor`].
@@ -256,6 +263,7 @@ impl WaitKind {
             Self::BackOff => "BackOff",
             Self::Pending => "Pending",
             Self::BehindHead => "BehindHead",
+            Self::WaitingForPreempted => "WaitingForPreemptedWorkloads",
             Self::ResourceNotCovered => "ResourceNotCovered",
             Self::NoMatchingFlavor => "NoMatchingFlavor",
             Self::ExceedsMaxQuota => "ExceedsMaxQuota",
@@ -330,4 +338,8 @@ pub struct Counters {
     pub parks: u64,
     /// Times that a parked shape was woken.
     pub wakes: u64,
+    /// Units evicted.
+    pub evictions: u64,
+    /// Searches for victims.
+    pub hunts: u64,
 }

@@ -29,6 +29,7 @@ impl fmt::Display for WaitReason {
                     "the ClusterQueue is StrictFIFO and {head}, the first in it, does not fit"
                 )
             }
+            Self::WaitingForPreempted => f.write_str("it has its turn, and waits for units that were told to stop"),
             Self::ResourceNotCovered { pod_set, resource } => {
                 write!(
                     f,
@@ -44,7 +45,7 @@ impl fmt::Display for WaitReason {
                 shortages,
                 mismatches,
             } => {
-                write!(f, "pod set {pod_set} asks for more than the ClusterQueue has in all")?;
+                write!(f, "pod set {pod_set} asks for more than the ClusterQueue can ever use")?;
                 let parts: Vec<String> = shortages.iter().map(exceeds).collect();
                 write_parts(f, &parts, mismatches)
             }
@@ -62,28 +63,27 @@ impl fmt::Display for WaitReason {
 }
 
 fn exceeds(shortage: &Shortage) -> String {
-    let Shortage {
-        flavor,
-        resource,
-        need,
-        nominal,
-        ..
-    } = shortage;
-    let (need, nominal) = (amount_of(resource, *need), amount_of(resource, *nominal));
-    format!("flavor {flavor} has a quota of {nominal} {resource} and {need} is needed")
+    let Shortage { flavor, resource, .. } = shortage;
+    let amount = |amount| amount_of(resource, amount);
+    let (need, limit) = (amount(shortage.need), amount(shortage.limit));
+    let own = own(shortage);
+    format!("flavor {flavor} has at most {limit} {resource}{own} and {need} is needed")
 }
 
 fn short(shortage: &Shortage) -> String {
-    let Shortage {
-        flavor,
-        resource,
-        need,
-        free,
-        nominal,
-    } = shortage;
+    let Shortage { flavor, resource, .. } = shortage;
     let amount = |amount| amount_of(resource, amount);
-    let (need, free, nominal) = (amount(*need), amount(*free), amount(*nominal));
-    format!("flavor {flavor} has {free} of {nominal} {resource} free and {need} is needed")
+    let (need, free, limit) = (amount(shortage.need), amount(shortage.free), amount(shortage.limit));
+    let own = own(shortage);
+    format!("flavor {flavor} has {free} of {limit} {resource}{own} free and {need} is needed")
+}
+
+/// What of the limit is the queue's own, where there is a cohort to borrow from or lend to.
+fn own(shortage: &Shortage) -> String {
+    if shortage.limit == shortage.nominal {
+        return String::new();
+    }
+    format!(" ({} of its own)", amount_of(&shortage.resource, shortage.nominal))
 }
 
 fn write_parts(f: &mut fmt::Formatter<'_>, parts: &[String], mismatches: &[(Name, Mismatch)]) -> fmt::Result {
@@ -118,6 +118,7 @@ mod tests {
             need: Amount::new(need),
             free: Amount::new(free),
             nominal: Amount::new(nominal),
+            limit: Amount::new(nominal),
         };
         let waiting = WaitReason::WaitingForQuota {
             pod_set: "main".into(),
@@ -136,7 +137,7 @@ mod tests {
         };
         assert_eq!(
             never.to_string(),
-            "pod set main asks for more than the ClusterQueue has in all: flavor spot has a quota of 2 pods and 3 is needed"
+            "pod set main asks for more than the ClusterQueue can ever use: flavor spot has at most 2 pods and 3 is needed"
         );
     }
 }

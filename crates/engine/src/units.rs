@@ -9,11 +9,12 @@ use crate::arena::{Arena, define_id};
 use crate::ids::{Time, Uid};
 use crate::local_queue::LocalQueueId;
 use crate::queue::QueueId;
-use crate::quota::{Book, CellId};
+use crate::quota::CellId;
 use crate::ranked::Turn;
 use crate::report::WaitKind;
 use crate::shapes::ShapeId;
-use crate::spec::{Gate, Phase};
+use crate::spec::{Deadline, Gate, Phase};
+use crate::victims::Rank;
 
 define_id! {
     /// Where a unit is stored.
@@ -47,15 +48,21 @@ pub(crate) struct WaitingUnit {
     pub(crate) before: Option<UnitId>,
     pub(crate) after: Option<UnitId>,
     pub(crate) standing: Standing,
+    /// It had a claim at the end of a pass since it last changed.
+    pub(crate) claims: bool,
     /// The kind of reason last reported for it.
     pub(crate) reported: Option<WaitKind>,
 }
 
-/// What sets a unit aside by itself; most units have none of it.
-#[derive(Debug, PartialEq, Eq)]
+/// What most units have none of.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Aside {
+    /// What sets it aside by itself.
     pub(crate) gate: Option<Gate>,
+    /// Until when it is set aside.
     pub(crate) not_before: Option<Time>,
+    /// How long it can hold quota, if that is known.
+    pub(crate) runs_at_most_ms: Option<i64>,
 }
 
 /// Where a waiting unit is kept.
@@ -72,20 +79,32 @@ pub(crate) enum Standing {
 }
 
 /// What a unit that holds quota holds.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) queue: QueueId,
     pub(crate) priority: i32,
+    pub(crate) queued_at: Time,
+    pub(crate) reserved_at: Time,
+    pub(crate) deadlines: Vec<Deadline>,
+    pub(crate) ends_at: Option<Time>,
+    pub(crate) pods_ready: bool,
     pub(crate) phase: Phase,
     /// Sorted; none is zero.
     pub(crate) charges: Vec<(CellId, Amount)>,
 }
 
 impl Held {
-    pub(crate) fn book(&self) -> Book {
-        match self.phase {
-            Phase::Assumed => Book::Reserved,
-            Phase::Admitted | Phase::Evicting | Phase::Leaving => Book::Admitted,
+    /// Whether it was admitted and its pods are not ready.
+    pub(crate) fn awaits_pods(&self) -> bool {
+        matches!(self.phase, Phase::Assumed | Phase::Admitted) && !self.pods_ready
+    }
+
+    pub(crate) fn rank(&self, uid: Uid, unit: UnitId) -> Rank {
+        Rank {
+            priority: self.priority,
+            reserved_at: Reverse(self.reserved_at),
+            uid,
+            unit,
         }
     }
 }
@@ -102,6 +121,10 @@ impl WaitingUnit {
 
     pub(crate) fn gate(&self) -> Option<&Gate> {
         self.aside.as_ref().and_then(|aside| aside.gate.as_ref())
+    }
+
+    pub(crate) fn runs_at_most_ms(&self) -> Option<i64> {
+        self.aside.as_ref().and_then(|aside| aside.runs_at_most_ms)
     }
 
     pub(crate) fn not_before(&self) -> Option<Time> {
@@ -140,6 +163,21 @@ impl Units {
 
     pub(crate) fn get_mut(&mut self, id: UnitId) -> Option<&mut Unit> {
         self.arena.get_mut(id)
+    }
+
+    /// What a unit holds, if it holds quota.
+    pub(crate) fn held(&self, id: UnitId) -> Option<&Held> {
+        match &self.arena.get(id)?.body {
+            Body::Charged(held) => Some(held),
+            Body::Waiting(_) => None,
+        }
+    }
+
+    pub(crate) fn held_mut(&mut self, id: UnitId) -> Option<&mut Held> {
+        match &mut self.arena.get_mut(id)?.body {
+            Body::Charged(held) => Some(held),
+            Body::Waiting(_) => None,
+        }
     }
 
     /// The unit and what it is as a waiting one, if it waits.

@@ -177,7 +177,7 @@ fn a_request_near_the_largest_number_never_fits() {
     assert_eq!(bench.kind(1), WaitKind::ExceedsMaxQuota);
     assert_eq!(
         bench.reason(2).to_string(),
-        "pod set main asks for more than the ClusterQueue has in all: flavor default has a quota of 10 cpu and \
+        "pod set main asks for more than the ClusterQueue can ever use: flavor default has at most 10 cpu and \
          9223372036854775800m is needed"
     );
 }
@@ -626,10 +626,15 @@ fn reports_follow_a_unit_from_waiting_to_gone() {
     assert_eq!(counts(&bench), ((2, 0, 0, 0), 0, 0));
     let admission = bench.admissions_at(0).remove(0);
     assert_eq!(counts(&bench), ((0, 1, 1, 0), 1, 0));
-    for phase in [Phase::Admitted, Phase::Evicting, Phase::Leaving] {
+    for phase in [Phase::Admitted, Phase::Leaving] {
         bench.apply(Event::SetCharged(charged(&admission, 0, phase)));
         assert_eq!(counts(&bench), ((0, 1, 1, 1), 1, 1));
     }
+    // What is going away is as good as gone: the other may be considered.
+    bench.apply(Event::SetCharged(charged(&admission, 0, Phase::Evicting)));
+    assert_eq!(counts(&bench), ((1, 0, 1, 1), 1, 1));
+    assert_eq!(bench.admitted(), []);
+    assert_eq!(bench.kind(2), WaitKind::WaitingForPreempted);
     bench.finish(1);
     bench.finish(2);
     assert_eq!(counts(&bench), ((0, 0, 0, 0), 0, 0));

@@ -66,7 +66,7 @@ fn a_confirmed_admission_wakes_nobody() {
     engine.apply(Event::RemoveUnit(Uid(0)));
     let admission = admission(engine.pass(Time(0)).actions.remove(0));
     let before = engine.counters();
-    for phase in [Phase::Admitted, Phase::Admitted, Phase::Evicting, Phase::Leaving] {
+    for phase in [Phase::Admitted, Phase::Admitted, Phase::Leaving] {
         engine.apply(Event::SetCharged(charged(&admission, 0, phase)));
         assert_eq!(engine.pass(Time(0)).actions.len(), 0);
     }

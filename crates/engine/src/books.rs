@@ -1,0 +1,230 @@
+//! Writing what units hold into the books, and waking whom a change of these may help.
+
+use crate::Time;
+use crate::engine::Engine;
+use crate::local_queue::LocalQueueId;
+use crate::queue::QueueId;
+use crate::quota::CellId;
+use crate::spec::Phase;
+use crate::tree::{Book, NodeId, Slot, Tree};
+use crate::units::{Body, Held, UnitId};
+use crate::victims::Rank;
+use crate::watch::Parked;
+
+impl Engine {
+    /// Takes in that a unit that holds quota holds the same and is further in its life, or otherwise another.
+    pub(crate) fn recharge(&mut self, id: UnitId, held: Box<Held>) {
+        self.delist(id);
+        let Some(unit) = self.units.get_mut(id) else { return };
+        let local_queue = unit.local_queue;
+        let Body::Charged(before) = std::mem::replace(&mut unit.body, Body::Charged(held)) else {
+            return;
+        };
+        self.move_books(local_queue, &before, id);
+        self.enlist(id);
+    }
+
+    /// Moves what a unit holds from where `before` counted to where it counts now.
+    pub(crate) fn move_books(&mut self, local_queue: LocalQueueId, before: &Held, id: UnitId) {
+        let Some(held) = self.units.held(id) else { return };
+        let (phase, unready) = (held.phase, held.awaits_pods());
+        if let Some(queue) = self.queues.get_mut(before.queue) {
+            queue.books.release(&before.charges, before.phase);
+            queue.books.charge(&before.charges, phase);
+        }
+        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
+            local_queue.books.release(&before.charges, before.phase);
+            local_queue.books.charge(&before.charges, phase);
+        }
+        match (before.phase == Phase::Evicting, phase == Phase::Evicting) {
+            (false, true) => self.charge_tree(before.queue, &before.charges, -1, Book::Planned),
+            (true, false) => self.charge_tree(before.queue, &before.charges, 1, Book::Planned),
+            _ => {}
+        }
+        self.unready += usize::from(unready);
+        if before.awaits_pods() {
+            self.unready -= 1;
+            self.pods_came();
+        }
+        self.mark_queue(before.queue);
+        self.mark_local_queue(local_queue);
+    }
+
+    /// Writes what a unit holds into the books of its queue and its LocalQueue.
+    pub(crate) fn charge(&mut self, local_queue: LocalQueueId, held: &Held) {
+        if let Some(queue) = self.queues.get_mut(held.queue) {
+            queue.books.charge(&held.charges, held.phase);
+        }
+        self.charge_tree(held.queue, &held.charges, 1, Book::Held);
+        if held.phase != Phase::Evicting {
+            self.charge_tree(held.queue, &held.charges, 1, Book::Planned);
+        }
+        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
+            local_queue.books.charge(&held.charges, held.phase);
+        }
+        self.unready += usize::from(held.awaits_pods());
+        self.mark_queue(held.queue);
+        self.mark_local_queue(local_queue);
+    }
+
+    /// Strikes what a unit held out of the books, and wakes whom that may help.
+    pub(crate) fn release(&mut self, local_queue: LocalQueueId, held: &Held) {
+        if let Some(queue) = self.queues.get_mut(held.queue) {
+            queue.books.release(&held.charges, held.phase);
+        }
+        self.charge_tree(held.queue, &held.charges, -1, Book::Held);
+        if held.phase != Phase::Evicting {
+            self.charge_tree(held.queue, &held.charges, -1, Book::Planned);
+        }
+        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
+            local_queue.books.release(&held.charges, held.phase);
+        }
+        if held.awaits_pods() {
+            self.unready -= 1;
+            self.pods_came();
+        }
+        self.mark_queue(held.queue);
+        self.mark_local_queue(local_queue);
+    }
+
+    /// Whoever was kept waiting for pods of others may be admitted now.
+    pub(crate) fn pods_came(&mut self) {
+        if self.unready == 0 && self.settings.block_admission {
+            self.dirty.extend(self.held_back.iter().copied());
+            self.held_back.clear();
+        }
+    }
+
+    /// Adds to what a queue uses (`times` 1) or takes away (-1), and wakes whom that may help.
+    pub(crate) fn charge_tree(&mut self, queue: QueueId, charges: &[(CellId, crate::Amount)], times: i128, book: Book) {
+        let Some((tree_id, node)) = self.queues.get(queue).and_then(|queue| queue.place) else {
+            return;
+        };
+        let Some(tree) = self.forest.trees.get_mut(tree_id) else {
+            return;
+        };
+        let mut woken = Vec::new();
+        for (cell, amount) in charges {
+            let slot = tree.slot(self.cells.with_resource(*cell));
+            let last = tree.charge(node, slot, amount.wide().saturating_mul(times), book);
+            if book == Book::Held {
+                continue;
+            }
+            if times > 0 {
+                tree.watches.charged(slot, &mut woken);
+            } else {
+                released(tree, node, last, slot, &mut woken);
+            }
+        }
+        if book == Book::Planned {
+            tree.watches.shares_changed(&mut woken);
+            if times > 0 {
+                tree.watches.others_changed(queue, &mut woken);
+            }
+        }
+        self.dirty.extend(tree.standing.iter().copied());
+        self.wake_all(&woken);
+    }
+
+    pub(crate) fn wake_all(&mut self, woken: &[Parked]) {
+        for (queue_id, class) in woken {
+            let Some(queue) = self.queues.get_mut(*queue_id) else {
+                continue;
+            };
+            let Some(stuck) = queue.parking.wake(*class) else {
+                continue;
+            };
+            if let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+                tree.watches.remove((*queue_id, *class), &stuck.wakes);
+            }
+            self.counters.wakes += 1;
+            self.dirty.insert(*queue_id);
+        }
+    }
+
+    /// Notes an admitted unit where admitted ones are looked for.
+    pub(crate) fn enlist(&mut self, id: UnitId) {
+        let Some(unit) = self.units.get(id) else { return };
+        let (uid, local_queue) = (unit.uid, unit.local_queue);
+        let Some(held) = self.units.held(id) else { return };
+        if held.phase != Phase::Admitted {
+            return;
+        }
+        if let Some(at) = held.deadlines.iter().map(|deadline| deadline.at).min() {
+            self.deadlines.insert((at, id));
+        }
+        let rank = held.rank(uid, id);
+        if let Some(queue) = self.queues.get_mut(held.queue) {
+            queue.running.insert(rank);
+            if queue.min_run_ms() > 0 {
+                let settled = Time(held.reserved_at.0.saturating_add(queue.min_run_ms()));
+                self.settling.insert((settled, id));
+            }
+        }
+        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
+            local_queue.running.insert(id);
+        }
+        self.show_victim(id);
+    }
+
+    /// The opposite of [`Engine::enlist`].
+    pub(crate) fn delist(&mut self, id: UnitId) {
+        let Some(unit) = self.units.get(id) else { return };
+        let (uid, local_queue) = (unit.uid, unit.local_queue);
+        let Some(held) = self.units.held(id) else { return };
+        for deadline in &held.deadlines {
+            self.deadlines.remove(&(deadline.at, id));
+        }
+        let rank = held.rank(uid, id);
+        if let Some(queue) = self.queues.get_mut(held.queue) {
+            queue.running.remove(&rank);
+            let settled = Time(held.reserved_at.0.saturating_add(queue.min_run_ms()));
+            self.settling.remove(&(settled, id));
+        }
+        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
+            local_queue.running.remove(&id);
+        }
+    }
+
+    /// A queue's minimum run time may have changed.
+    pub(crate) fn relist_running(&mut self, id: QueueId) {
+        let Some(queue) = self.queues.get(id) else { return };
+        let running: Vec<Rank> = queue.running.iter().copied().collect();
+        let min_run_ms = queue.min_run_ms();
+        self.settling
+            .retain(|(_, unit)| !running.iter().any(|rank| rank.unit == *unit));
+        if min_run_ms > 0 {
+            let settled = |rank: &Rank| (Time(rank.reserved_at.0.0.saturating_add(min_run_ms)), rank.unit);
+            self.settling.extend(running.iter().map(settled));
+        }
+    }
+
+    /// A unit that may be evicted appeared, or may be again: whoever could use that is woken.
+    pub(crate) fn show_victim(&mut self, id: UnitId) {
+        let Some(held) = self.units.held(id) else { return };
+        if held.phase != Phase::Admitted {
+            return;
+        }
+        let (queue, priority) = (held.queue, held.priority);
+        let place = self.queues.get(queue).and_then(|queue| queue.place);
+        let Some(tree) = place.and_then(|(tree, _)| self.forest.trees.get(tree)) else {
+            return;
+        };
+        let mut woken = Vec::new();
+        tree.watches.victim(queue, priority, &mut woken);
+        tree.watches.shares_changed(&mut woken);
+        self.dirty.extend(tree.standing.iter().copied());
+        self.wake_all(&woken);
+    }
+}
+
+/// Who may be helped by a lower use of a slot at a node and those above it, up to `last`.
+pub(crate) fn released(tree: &Tree, node: NodeId, last: NodeId, slot: Slot, woken: &mut Vec<Parked>) {
+    for node in tree.path(node) {
+        tree.watches.with_room(node, slot, tree.passes(node, slot), woken);
+        tree.watches.released(node, slot, woken);
+        if node == last {
+            break;
+        }
+    }
+}

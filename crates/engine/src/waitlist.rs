@@ -1,0 +1,165 @@
+//! Where a waiting unit stands: in the order of its queue, and there among those that may be considered, those in
+//! back-off, or neither.
+
+use crate::books::released;
+use crate::engine::Engine;
+use crate::ids::Uid;
+use crate::local_queue::LocalQueue;
+use crate::parking::ClassKey;
+use crate::queue::QueueId;
+use crate::ranked::Turn;
+use crate::tree::NodeId;
+use crate::units::{Standing, UnitId, WaitingUnit};
+
+impl Engine {
+    /// What a waiting unit has in common with those that are judged with it.
+    pub(crate) fn class_of(&self, uid: Uid, waiting: &WaitingUnit) -> ClassKey {
+        ClassKey {
+            shape: waiting.shape,
+            priority: waiting.priority,
+            evicted_by: self.memory.evicted_by(uid),
+            claims: waiting.claims,
+        }
+    }
+
+    pub(crate) fn class_of_unit(&self, id: UnitId) -> Option<ClassKey> {
+        let (unit, waiting) = self.units.waiting(id)?;
+        Some(self.class_of(unit.uid, waiting))
+    }
+
+    /// Puts a waiting unit where it belongs: into the order of its queue, and there among those that may be
+    /// considered, those in back-off, or neither.
+    pub(crate) fn place(&mut self, id: UnitId) {
+        let Some((unit, waiting)) = self.units.waiting(id) else {
+            return;
+        };
+        let (uid, turn) = (unit.uid, waiting.turn(unit.uid, id));
+        self.touched.push(uid);
+        let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
+            return;
+        };
+        let Some(queue_id) = local_queue.queue() else { return };
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        queue.order.insert(turn);
+        let standing = if local_queue.is_blocked() || waiting.gate().is_some() {
+            Standing::Aside
+        } else if let Some(until) = waiting.not_before() {
+            self.timers.insert((until, id));
+            Standing::BackOff
+        } else {
+            Standing::Ready
+        };
+        if let Some(waiting) = self.units.waiting_mut(id) {
+            waiting.standing = standing;
+            waiting.claims = false;
+        }
+        if standing == Standing::Ready {
+            self.make_ready(id);
+        }
+        self.mark_queue(queue_id);
+    }
+
+    /// Puts a unit among those that may be considered.
+    fn make_ready(&mut self, id: UnitId) {
+        let Some((unit, waiting)) = self.units.waiting(id) else {
+            return;
+        };
+        let (turn, class) = (waiting.turn(unit.uid, id), self.class_of(unit.uid, waiting));
+        let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
+            return;
+        };
+        let Some(queue_id) = local_queue.queue() else { return };
+        local_queue.ready += 1;
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        if queue.parking.insert(class, turn) && queue.may_preempt() {
+            // A new first unit was queued earlier: whom it may evict need not be whom the others may.
+            self.wake_all(&[(queue_id, class)]);
+        }
+        self.dirty.insert(queue_id);
+    }
+
+    /// The opposite of [`Engine::place`].
+    pub(crate) fn withdraw(&mut self, id: UnitId) {
+        let Some((unit, waiting)) = self.units.waiting(id) else {
+            return;
+        };
+        let (turn, standing) = (waiting.turn(unit.uid, id), waiting.standing);
+        let (until, class) = (waiting.not_before(), self.class_of(unit.uid, waiting));
+        let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
+            return;
+        };
+        let Some(queue_id) = local_queue.queue() else { return };
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        queue.order.remove(&turn);
+        queue.preemptors.remove(&turn);
+        match (standing, until) {
+            (Standing::Ready, _) => {
+                local_queue.ready -= 1;
+                let gone = queue.parking.remove(class, &turn);
+                if let (Some(stuck), Some((tree, _))) = (gone, queue.place)
+                    && let Some(tree) = self.forest.trees.get_mut(tree)
+                {
+                    tree.watches.remove((queue_id, class), &stuck.wakes);
+                }
+                // In a StrictFIFO queue the next one may be the head now.
+                self.dirty.insert(queue_id);
+            }
+            (Standing::BackOff, Some(until)) => {
+                self.timers.remove(&(until, id));
+            }
+            (Standing::BackOff | Standing::Aside | Standing::Lost, _) => {}
+        }
+        self.drop_claim(queue_id, &turn);
+        if let Some(waiting) = self.units.waiting_mut(id) {
+            waiting.standing = Standing::Lost;
+        }
+        self.mark_queue(queue_id);
+    }
+
+    /// Lets a unit whose back-off is over be considered again.
+    pub(crate) fn end_back_off(&mut self, id: UnitId) {
+        let Some((unit, _)) = self.units.waiting(id) else {
+            return;
+        };
+        let (uid, local_queue) = (unit.uid, unit.local_queue);
+        self.outside_event();
+        self.make_ready(id);
+        if let Some(waiting) = self.units.waiting_mut(id) {
+            waiting.standing = Standing::Ready;
+        }
+        self.touched.push(uid);
+        if let Some(queue) = self.local_queues.get(local_queue).and_then(LocalQueue::queue) {
+            self.mark_queue(queue);
+        }
+        self.mark_local_queue(local_queue);
+    }
+
+    /// Forgets the claim of a unit; what it kept from others is theirs to look at again.
+    pub(crate) fn drop_claim(&mut self, queue_id: QueueId, turn: &Turn) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        let Some(claim) = queue.claims.remove(turn) else { return };
+        let none_left = queue.claims.is_empty();
+        let Some((tree, node)) = queue.place else { return };
+        let Some(tree) = self.forest.trees.get_mut(tree) else {
+            return;
+        };
+        if none_left {
+            tree.standing.remove(&queue_id);
+        }
+        let mut woken = Vec::new();
+        for (slot, _) in &claim.needs {
+            released(tree, node, NodeId::ROOT, *slot, &mut woken);
+        }
+        tree.watches.shares_changed(&mut woken);
+        self.dirty.extend(tree.standing.iter().copied());
+        self.wake_all(&woken);
+    }
+}

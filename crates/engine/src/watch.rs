@@ -1,0 +1,152 @@
+//! What parked shapes wait for in a tree: room at a node, any change of a node's use, somebody to evict.
+//!
+//! Waking one too many costs a judgement, waking one too few loses work: where a condition cannot be told exactly, the
+//! wider one is watched. [`crate::Engine::audit`] checks that nobody who is parked has an outcome.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use crate::parking::ClassKey;
+use crate::queue::QueueId;
+use crate::tree::{Bar, NodeId, Slot};
+
+/// A parked class of a ClusterQueue.
+pub(crate) type Parked = (QueueId, ClassKey);
+
+/// What ends the parking of a class: any of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wakes {
+    /// As much as this has to be available at a node.
+    pub(crate) rooms: Vec<(Slot, Bar)>,
+    /// Somebody under the node uses less of the cell.
+    pub(crate) releases: Vec<(NodeId, Slot)>,
+    /// Somebody in the tree uses more of the cell.
+    pub(crate) charges: Vec<Slot>,
+    /// Somebody to evict appears in the own ClusterQueue.
+    pub(crate) own_victims: bool,
+    /// Somebody to evict appears in another ClusterQueue.
+    pub(crate) other_victims: bool,
+    /// Anything in the tree changes its use: shares decide.
+    pub(crate) shares: bool,
+}
+
+impl Wakes {
+    pub(crate) fn join(&mut self, other: Self) {
+        self.rooms.extend(other.rooms);
+        self.releases.extend(other.releases);
+        self.charges.extend(other.charges);
+        self.own_victims |= other.own_victims;
+        self.other_victims |= other.other_victims;
+        self.shares |= other.shares;
+    }
+}
+
+/// All that is watched in one tree.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    rooms: FxHashMap<(NodeId, Slot), BTreeSet<(i128, Parked)>>,
+    releases: FxHashMap<(NodeId, Slot), BTreeSet<Parked>>,
+    charges: FxHashMap<Slot, BTreeSet<Parked>>,
+    own_victims: FxHashMap<QueueId, BTreeSet<Parked>>,
+    other_victims: BTreeSet<Parked>,
+    shares: BTreeSet<Parked>,
+}
+
+impl Watches {
+    pub(crate) fn add(&mut self, parked: Parked, wakes: &Wakes) {
+        for (slot, bar) in &wakes.rooms {
+            self.rooms
+                .entry((bar.node, *slot))
+                .or_default()
+                .insert((bar.need, parked));
+        }
+        for at in &wakes.releases {
+            self.releases.entry(*at).or_default().insert(parked);
+        }
+        for slot in &wakes.charges {
+            self.charges.entry(*slot).or_default().insert(parked);
+        }
+        if wakes.own_victims {
+            self.own_victims.entry(parked.0).or_default().insert(parked);
+        }
+        if wakes.other_victims {
+            self.other_victims.insert(parked);
+        }
+        if wakes.shares {
+            self.shares.insert(parked);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, parked: Parked, wakes: &Wakes) {
+        for (slot, bar) in &wakes.rooms {
+            if let Some(waiting) = self.rooms.get_mut(&(bar.node, *slot)) {
+                waiting.remove(&(bar.need, parked));
+            }
+        }
+        for at in &wakes.releases {
+            if let Some(waiting) = self.releases.get_mut(at) {
+                waiting.remove(&parked);
+            }
+        }
+        for slot in &wakes.charges {
+            if let Some(waiting) = self.charges.get_mut(slot) {
+                waiting.remove(&parked);
+            }
+        }
+        if let Some(waiting) = self.own_victims.get_mut(&parked.0) {
+            waiting.remove(&parked);
+        }
+        self.other_victims.remove(&parked);
+        self.shares.remove(&parked);
+    }
+
+    /// Who waits for no more than `available` at a node.
+    pub(crate) fn with_room(&self, node: NodeId, slot: Slot, available: i128, woken: &mut Vec<Parked>) {
+        if let Some(waiting) = self.rooms.get(&(node, slot)) {
+            woken.extend(
+                waiting
+                    .iter()
+                    .take_while(|(need, _)| *need <= available)
+                    .map(|(_, parked)| *parked),
+            );
+        }
+    }
+
+    pub(crate) fn released(&self, node: NodeId, slot: Slot, woken: &mut Vec<Parked>) {
+        woken.extend(self.releases.get(&(node, slot)).into_iter().flatten());
+    }
+
+    pub(crate) fn charged(&self, slot: Slot, woken: &mut Vec<Parked>) {
+        woken.extend(self.charges.get(&slot).into_iter().flatten());
+    }
+
+    pub(crate) fn shares_changed(&self, woken: &mut Vec<Parked>) {
+        woken.extend(&self.shares);
+    }
+
+    /// Who could evict a unit of `queue` with this priority.
+    pub(crate) fn victim(&self, queue: QueueId, priority: i32, woken: &mut Vec<Parked>) {
+        let own = self.own_victims.get(&queue).into_iter().flatten();
+        woken.extend(own.filter(|(_, class)| class.priority >= priority));
+        woken.extend(self.other_victims.iter().filter(|(other, _)| *other != queue));
+    }
+
+    /// Who watches for units of other ClusterQueues to evict.
+    pub(crate) fn others_changed(&self, queue: QueueId, woken: &mut Vec<Parked>) {
+        woken.extend(self.other_victims.iter().filter(|(other, _)| *other != queue));
+    }
+
+    pub(crate) fn is_watched(&self, parked: Parked, wakes: &Wakes) -> bool {
+        let rooms = wakes.rooms.iter().all(|(slot, bar)| {
+            self.rooms
+                .get(&(bar.node, *slot))
+                .is_some_and(|waiting| waiting.contains(&(bar.need, parked)))
+        });
+        let releases = wakes
+            .releases
+            .iter()
+            .all(|at| self.releases.get(at).is_some_and(|waiting| waiting.contains(&parked)));
+        rooms && releases
+    }
+}

@@ -1,0 +1,108 @@
+//! What holds whatever the rules are.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::{TestCaseError, prop_assert, prop_assert_eq};
+use sluice_engine::*;
+
+use crate::twin::{At, Book, Cell, Forest, Needs, Twin};
+
+/// Checks a pass: the world before it, after it, and what it decided.
+pub(crate) fn hold(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestCaseError> {
+    nobody_is_lost(before, after, pass)?;
+    let forest = after.forest();
+    limits_hold(&before.held(&forest), &after.held(&forest))?;
+    nothing_that_fits_waits(after, &forest)
+}
+
+fn nobody_is_lost(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestCaseError> {
+    let everyone = |twin: &Twin| -> Vec<Uid> {
+        let mut all: Vec<Uid> = twin.waiting.keys().chain(twin.charged.keys()).copied().collect();
+        all.sort_unstable();
+        all
+    };
+    prop_assert_eq!(everyone(before), everyone(after));
+    let (mut admitted, mut evicted) = (BTreeSet::new(), BTreeSet::new());
+    for action in &pass.actions {
+        let (uid, is_new, was) = match action {
+            Action::Admit(admission) => (
+                admission.uid,
+                admitted.insert(admission.uid),
+                before.waiting.contains_key(&admission.uid),
+            ),
+            Action::Evict(eviction) => (
+                eviction.uid,
+                evicted.insert(eviction.uid),
+                before
+                    .charged
+                    .get(&eviction.uid)
+                    .is_some_and(|unit| unit.phase == Phase::Admitted),
+            ),
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        prop_assert!(is_new && was, "{uid} twice, or not what it was");
+    }
+    Ok(())
+}
+
+/// No limit is exceeded that was not exceeded by as much before: quota at a root, borrowing below.
+fn limits_hold(before: &Book<'_>, after: &Book<'_>) -> Result<(), TestCaseError> {
+    let forest = after.forest;
+    for n in forest.all() {
+        for cell in cells(after, n) {
+            let most = match (forest.parent(n), forest.borrow(n, &cell)) {
+                (None, _) => forest.subtree(n, &cell),
+                (Some(_), Some(borrow)) => forest.subtree(n, &cell) + borrow,
+                (Some(_), None) => continue,
+            };
+            let (then, now) = (before.usage(n, &cell), after.usage(n, &cell));
+            let name = &forest.member(n).name;
+            prop_assert!(
+                now <= most.max(then),
+                "{name}: {cell:?}: {now} of {most}, {then} before"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn cells(book: &Book<'_>, n: At) -> BTreeSet<Cell> {
+    book.cells_of_tree(n)
+}
+
+/// A unit of one pod set that asks for one resource waits only where no flavor has room for it in both books.
+///
+/// Said without the search: for such a unit every flavor that has room ends in an outcome, by whatever policy.
+fn nothing_that_fits_waits(after: &Twin, forest: &Forest) -> Result<(), TestCaseError> {
+    let (held, planned) = (after.held(forest), after.planned(forest));
+    for spec in after.queues.values() {
+        if spec.strategy == Strategy::StrictFifo || !after.is_open(spec, forest) {
+            continue;
+        }
+        let queue = forest.queue(&spec.name).unwrap();
+        let mut units = after.order(&spec.name);
+        units.retain(|unit| after.may_be_considered(unit) && !after.claims.contains_key(&unit.uid));
+        for unit in units {
+            let [pod_set] = &unit.pod_sets[..] else { continue };
+            let [(resource, amount)] = &pod_set.per_pod[..] else {
+                continue;
+            };
+            let counts_pods = spec
+                .groups
+                .iter()
+                .any(|group| group.resources.iter().any(|r| &**r == "pods"));
+            if counts_pods || pod_set.count < 1 {
+                continue;
+            }
+            let need = i128::from(amount.get()) * i128::from(pod_set.count);
+            let group = spec.groups.iter().find(|group| group.resources.contains(resource));
+            let offered = group.into_iter().flat_map(|group| &group.flavors);
+            for offered in offered.filter(|offered| after.may_use(&offered.flavor, &pod_set.constraints)) {
+                let needs = Needs::from([((offered.flavor.clone(), resource.clone()), need)]);
+                let has_room = held.fits(queue, &needs) && planned.fits(queue, &needs);
+                prop_assert!(!has_room, "{} fits in {} and waits", unit.uid, offered.flavor);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,619 @@
+//! What random worlds are made of: small numbers, so that cells are often nearly full.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::strategy::Strategy;
+use sluice_engine::*;
+
+use crate::build::{flavor, local_queue, strings};
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Tell(Event),
+    /// A pass, this many milliseconds later.
+    Pass(i64),
+    /// Everything that was decided is done: admitted units run, evicted ones wait again.
+    Settle,
+    /// A unit that holds quota, chosen by number, moves to a phase.
+    Move(usize, Phase),
+    /// A unit that holds quota, chosen by number, waits again as it did before.
+    Evict(usize),
+    /// A unit that holds quota, chosen by number, is gone.
+    Finish(usize),
+    /// A unit, chosen by number, gets another priority.
+    Reprioritize(usize, i32),
+    /// A waiting unit, chosen by number, is held or let go.
+    Hold(usize),
+    /// A ClusterQueue, chosen by number, moves to another cohort.
+    Join(usize, Option<Name>),
+    /// A ClusterQueue, chosen by number, gets more or less quota in every cell.
+    Resize(usize, i64),
+    /// A ClusterQueue, chosen by number, is stopped and drained, or opened again.
+    Drain(usize),
+}
+
+/// How large a world is, and which rules it uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) queues: usize,
+    pub(crate) flavors: usize,
+    pub(crate) local_queues: usize,
+    pub(crate) units: u128,
+    /// ClusterQueues share and preempt, and units are told to stop.
+    pub(crate) shared: bool,
+}
+
+/// The world of which single events are drawn.
+const USUAL: Scale = Scale {
+    queues: 3,
+    flavors: 4,
+    local_queues: 4,
+    units: 14,
+    shared: true,
+};
+
+pub(crate) fn a_scale(shared: bool) -> BoxedStrategy<Scale> {
+    let queues = if shared {
+        prop_oneof![12 => 1_usize..7, 1 => 7_usize..41].boxed()
+    } else {
+        (1_usize..5).boxed()
+    };
+    let flavors = prop_oneof![3 => 1_usize..3, 1 => 3_usize..7];
+    (queues, flavors, 8_u128..20)
+        .prop_map(move |(queues, flavors, units)| Scale {
+            queues,
+            flavors,
+            local_queues: queues + 1,
+            units: units + queues as u128,
+            shared,
+        })
+        .boxed()
+}
+
+fn name(prefix: &'static str, count: usize) -> BoxedStrategy<Name> {
+    (0..count)
+        .prop_map(move |index| Name::from(format!("{prefix}{index}")))
+        .boxed()
+}
+
+/// Mostly small, sometimes at the edge of what fits into 64 bits.
+fn amount() -> impl Strategy<Value = i64> + Clone {
+    prop_oneof![
+        120 => 0i64..5,
+        1 => Just(i64::MAX),
+        1 => Just(i64::MAX / 2 + 1),
+        1 => Just(i64::MAX - 1)
+    ]
+}
+
+fn a_flavor(scale: Scale) -> BoxedStrategy<FlavorSpec> {
+    let labels = prop::collection::btree_map("[ab]", "[12]", 0..2);
+    (name("f", scale.flavors), labels, 0usize..6)
+        .prop_map(|(name, node_labels, taints)| {
+            let taint = |effect| Taint {
+                key: "t".into(),
+                value: "v".into(),
+                effect,
+            };
+            let own = Toleration {
+                key: None,
+                operator: TolerationOperator::Exists,
+                value: None,
+                effect: None,
+            };
+            let (taints, tolerations) = match taints {
+                0 => (vec![taint(Effect::NoSchedule)], vec![]),
+                1 => (vec![taint(Effect::NoExecute)], vec![own]),
+                2 => (vec![taint(Effect::PreferNoSchedule)], vec![]),
+                _ => (vec![], vec![]),
+            };
+            FlavorSpec {
+                name,
+                node_labels,
+                taints,
+                tolerations,
+            }
+        })
+        .boxed()
+}
+
+fn a_quota(limits: bool) -> BoxedStrategy<Quota> {
+    let limit = || prop::option::weighted(0.3, amount().prop_map(Amount::new));
+    (amount(), limit(), limit())
+        .prop_map(move |(nominal, borrow, lend)| Quota {
+            nominal: Amount::new(nominal),
+            borrowing_limit: borrow.filter(|_| limits),
+            lending_limit: lend.filter(|_| limits),
+        })
+        .boxed()
+}
+
+/// Which resources are given out together.
+fn a_layout(shared: bool) -> BoxedStrategy<Vec<Vec<&'static str>>> {
+    let simple = if shared { 8 } else { 1 };
+    prop_oneof![
+        simple => Just(vec![vec!["cpu"]]),
+        simple => Just(vec![vec!["cpu"], vec!["gpu"]]),
+        1 => Just(vec![vec!["cpu", "memory", "pods"]]),
+        1 => Just(vec![vec!["memory", "cpu"], vec!["pods"]]),
+        1 => Just(vec![]),
+    ]
+    .boxed()
+}
+
+fn groups(scale: Scale) -> BoxedStrategy<Vec<ResourceGroup>> {
+    let most = scale.flavors.min(3);
+    let quotas = prop::collection::vec(prop::array::uniform3(a_quota(scale.shared)), 1..=most);
+    (a_layout(scale.shared), quotas, 0..scale.flavors)
+        .prop_map(move |(layout, quotas, first)| {
+            let group = |resources: &Vec<&str>| ResourceGroup {
+                resources: resources.iter().map(|name| Name::from(*name)).collect(),
+                flavors: quotas
+                    .iter()
+                    .enumerate()
+                    .map(|(index, quotas)| FlavorQuota {
+                        flavor: format!("f{}", (first + index) % scale.flavors).into(),
+                        quotas: quotas[..resources.len()].to_vec(),
+                    })
+                    .collect(),
+            };
+            layout.iter().map(group).collect()
+        })
+        .boxed()
+}
+
+fn a_weight() -> impl Strategy<Value = Weight> {
+    prop_oneof![
+        6 => Just(Weight::ONE),
+        1 => Just(Weight(0)),
+        1 => Just(Weight(Weight::ONE.0 / 2)),
+        1 => Just(Weight(Weight::ONE.0 * 3)),
+        1 => Just(Weight(1)),
+    ]
+}
+
+fn preemption() -> BoxedStrategy<Preemption> {
+    let within_queue = prop_oneof![
+        Just(WithinQueue::Never),
+        Just(WithinQueue::LowerPriority),
+        Just(WithinQueue::LowerOrNewerEqualPriority)
+    ];
+    let reclaim = prop_oneof![
+        1 => Just(Reclaim::Never),
+        2 => Just(Reclaim::LowerPriority),
+        2 => Just(Reclaim::Any)
+    ];
+    let borrow_within_cohort =
+        prop::option::of(prop::option::of(-2i32..3).prop_map(|max_priority| BorrowWithinCohort { max_priority }));
+    (within_queue, reclaim, borrow_within_cohort)
+        .prop_map(|(within_queue, reclaim, borrow_within_cohort)| Preemption {
+            within_queue,
+            reclaim,
+            borrow_within_cohort,
+        })
+        .boxed()
+}
+
+fn fungibility() -> BoxedStrategy<Fungibility> {
+    let search = || prop_oneof![Just(Search::Stop), Just(Search::TryNextFlavor)];
+    let preference = prop_oneof![
+        Just(Preference::BorrowingOverPreemption),
+        Just(Preference::PreemptionOverBorrowing)
+    ];
+    (search(), search(), preference)
+        .prop_map(|(when_can_borrow, when_can_preempt, preference)| Fungibility {
+            when_can_borrow,
+            when_can_preempt,
+            preference,
+        })
+        .boxed()
+}
+
+fn stopped() -> Inactive {
+    Inactive {
+        reason: "Stopped".into(),
+        message: "stopped".into(),
+    }
+}
+
+fn a_cohort_name() -> BoxedStrategy<Option<Name>> {
+    prop::option::weighted(0.85, prop_oneof![20 => name("c", 6), 1 => Just(Name::from("nowhere"))]).boxed()
+}
+
+/// A ClusterQueue of this name.
+fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
+    let sharing = (
+        a_cohort_name(),
+        preemption(),
+        fungibility(),
+        a_weight(),
+        prop_oneof![5 => Just(0_i64), 1 => 1_i64..40],
+    );
+    let state = (
+        prop::bool::weighted(0.3),
+        prop_oneof![20 => Just(0), 1 => Just(1), 1 => Just(2)],
+    );
+    (state, groups(scale), sharing)
+        .prop_map(move |((strict, state), groups, sharing)| {
+            let plain = QueueSpec {
+                name: name.clone(),
+                strategy: if strict {
+                    sluice_engine::Strategy::StrictFifo
+                } else {
+                    sluice_engine::Strategy::BestEffortFifo
+                },
+                groups,
+                inactive: (state > 0).then(stopped),
+                ..QueueSpec::default()
+            };
+            if !scale.shared {
+                return plain;
+            }
+            let (cohort, preemption, fungibility, weight, min_run_ms) = sharing;
+            QueueSpec {
+                cohort,
+                preemption,
+                fungibility,
+                weight,
+                drain: state == 2,
+                extras: Extras {
+                    min_run_ms,
+                    ..Extras::default()
+                },
+                ..plain
+            }
+        })
+        .boxed()
+}
+
+fn a_queue(scale: Scale) -> BoxedStrategy<QueueSpec> {
+    name("q", scale.queues)
+        .prop_flat_map(move |name| a_queue_named(name, scale))
+        .boxed()
+}
+
+/// A Cohort object of this number; its parent mostly has a higher one, so that most trees are sound.
+fn a_cohort_numbered(number: usize, scale: Scale) -> BoxedStrategy<CohortSpec> {
+    let above = (number + 1..7).prop_map(|parent| (parent < 6).then(|| Name::from(format!("c{parent}"))));
+    let parent = prop_oneof![30 => above, 10 => Just(None), 1 => a_cohort_name()];
+    let groups = prop_oneof![1 => Just(vec![]), 1 => groups(scale)];
+    (parent, groups, a_weight())
+        .prop_map(move |(parent, groups, weight)| CohortSpec {
+            name: format!("c{number}").into(),
+            parent,
+            groups,
+            weight,
+        })
+        .boxed()
+}
+
+fn a_cohort(scale: Scale) -> BoxedStrategy<CohortSpec> {
+    (0usize..6)
+        .prop_flat_map(move |number| a_cohort_numbered(number, scale))
+        .boxed()
+}
+
+fn settings() -> BoxedStrategy<Settings> {
+    let rule = || {
+        prop_oneof![
+            Just(ShareRule::LessThanOrEqualToFinalShare),
+            Just(ShareRule::LessThanInitialShare)
+        ]
+    };
+    let fair_sharing = (rule(), prop::option::of(rule())).prop_map(|(first, second)| FairSharing { first, second });
+    prop::option::of(fair_sharing)
+        .prop_map(|fair_sharing| Settings {
+            fair_sharing,
+            ..Settings::default()
+        })
+        .boxed()
+}
+
+fn a_local_queue(scale: Scale) -> BoxedStrategy<LocalQueueSpec> {
+    let state = prop_oneof![20 => Just(0), 2 => Just(1), 1 => Just(2)];
+    (0..scale.local_queues, 0..scale.queues, state)
+        .prop_map(move |(index, queue, state)| LocalQueueSpec {
+            blocked: (state > 0).then(|| Blocked {
+                reason: "Stopped".into(),
+                message: "stopped".into(),
+            }),
+            drain: scale.shared && state == 2,
+            ..local_queue(&format!("l{index}"), &format!("q{queue}"))
+        })
+        .boxed()
+}
+
+fn constraints() -> BoxedStrategy<Arc<Constraints>> {
+    let operators = prop_oneof![
+        Just(SelectorOperator::In),
+        Just(SelectorOperator::NotIn),
+        Just(SelectorOperator::Exists),
+        Just(SelectorOperator::DoesNotExist),
+        Just(SelectorOperator::Gt),
+        Just(SelectorOperator::Lt),
+    ];
+    let expression = ("[abc]", operators, prop::collection::vec("[123]", 0..3))
+        .prop_map(|(key, operator, values)| NodeSelectorRequirement { key, operator, values });
+    let term =
+        prop::collection::vec(expression, 0..3).prop_map(|match_expressions| NodeSelectorTerm { match_expressions });
+    let some =
+        (0usize..4, prop::collection::vec(term, 0..3), any::<bool>()).prop_map(|(selector, terms, tolerates)| {
+            let node_selector = match selector {
+                0 => strings(&[("a", "1")]),
+                1 => strings(&[("b", "2"), ("c", "1")]),
+                _ => BTreeMap::new(),
+            };
+            let toleration = Toleration {
+                key: Some("t".into()),
+                operator: TolerationOperator::Equal,
+                value: Some("v".into()),
+                effect: None,
+            };
+            let tolerations = if tolerates { vec![toleration] } else { vec![] };
+            Arc::new(Constraints {
+                node_selector,
+                affinity_terms: terms,
+                tolerations,
+            })
+        });
+    prop_oneof![5 => Just(Arc::default()), 1 => some].boxed()
+}
+
+/// What one pod asks for: mostly cpu, a little of it.
+fn per_pod() -> BoxedStrategy<Vec<(Name, Amount)>> {
+    let wild = (
+        prop::sample::subsequence(vec!["cpu", "gpu", "memory", "pods"], 0..3),
+        prop::array::uniform4(amount()),
+    );
+    let wild = wild.prop_map(|(resources, amounts)| resources.into_iter().zip(amounts).collect::<Vec<_>>());
+    let some = || 1i64..4;
+    prop_oneof![
+        6 => some().prop_map(|cpu| vec![("cpu", cpu)]),
+        3 => (some(), some()).prop_map(|(cpu, gpu)| vec![("cpu", cpu), ("gpu", gpu)]),
+        1 => some().prop_map(|gpu| vec![("gpu", gpu)]),
+        3 => wild,
+    ]
+    .prop_map(|asked| {
+        let asked = asked.into_iter();
+        asked.map(|(name, n)| (Name::from(name), Amount::new(n))).collect()
+    })
+    .boxed()
+}
+
+fn a_pod_set(scale: Scale) -> BoxedStrategy<PodSetSpec> {
+    let count = prop_oneof![40 => 1i64..4, 4 => Just(0), 1 => Just(-1), 1 => Just(i64::MAX)];
+    let min_count = prop::option::weighted(0.2, 1i64..3);
+    (per_pod(), count, min_count, constraints())
+        .prop_map(move |(per_pod, count, min_count, constraints)| PodSetSpec {
+            name: "p".into(),
+            count,
+            min_count: min_count.filter(|_| scale.shared),
+            per_pod,
+            constraints,
+        })
+        .boxed()
+}
+
+fn a_unit(scale: Scale) -> BoxedStrategy<UnitSpec> {
+    let pod_sets = prop_oneof![
+        4 => prop::collection::vec(a_pod_set(scale), 1..2),
+        1 => prop::collection::vec(a_pod_set(scale), 0..4),
+    ];
+    (
+        1..scale.units,
+        0..scale.local_queues,
+        -1i32..3,
+        0i64..4,
+        pod_sets,
+        prop::bool::weighted(0.05),
+        prop::option::weighted(0.1, 0i64..60),
+    )
+        .prop_map(
+            |(uid, local_queue, priority, queued_at, mut pod_sets, gated, not_before)| {
+                // At most one pod set of a unit may be admitted with fewer pods.
+                for pod_set in pod_sets.iter_mut().skip(1) {
+                    pod_set.min_count = None;
+                }
+                UnitSpec {
+                    uid: Uid(uid),
+                    local_queue: LocalQueueKey::new("team", format!("l{local_queue}")),
+                    priority,
+                    queued_at: Time(queued_at),
+                    pod_sets,
+                    gate: gated.then(held),
+                    not_before: not_before.map(Time),
+                    runs_at_most_ms: None,
+                }
+            },
+        )
+        .boxed()
+}
+
+pub(crate) fn held() -> Gate {
+    Gate {
+        reason: "Held".into(),
+        message: "held".into(),
+    }
+}
+
+fn phase(scale: Scale) -> BoxedStrategy<Phase> {
+    let last = if scale.shared { Phase::Evicting } else { Phase::Leaving };
+    prop_oneof![
+        2 => Just(Phase::Assumed),
+        6 => Just(Phase::Admitted),
+        1 => Just(Phase::Leaving),
+        1 => Just(last),
+    ]
+    .boxed()
+}
+
+fn deadlines(scale: Scale) -> BoxedStrategy<Vec<Deadline>> {
+    let cause = prop_oneof![
+        Just(Overdue::PodsReady),
+        Just(Overdue::Recovery),
+        Just(Overdue::ExecutionTime)
+    ];
+    let deadline = (0i64..60, cause).prop_map(|(at, cause)| Deadline { at: Time(at), cause });
+    let most = if scale.shared { 2 } else { 0 };
+    prop_oneof![
+        4 => Just(vec![]),
+        1 => prop::collection::vec(deadline, 0..=most)
+    ]
+    .boxed()
+}
+
+fn a_charged_unit(scale: Scale) -> BoxedStrategy<ChargedUnit> {
+    let resource = prop_oneof![4 => Just("cpu"), 2 => Just("gpu"), 1 => Just("memory"), 1 => Just("pods")];
+    let charge = (name("f", scale.flavors), resource, amount()).prop_map(|(flavor, resource, amount)| Charge {
+        flavor,
+        resource: resource.into(),
+        amount: Amount::new(amount),
+    });
+    (
+        1..scale.units,
+        name("q", scale.queues),
+        0..scale.local_queues,
+        prop::collection::vec(charge, 0..3),
+        phase(scale),
+        deadlines(scale),
+        (-1i32..3, 0i64..4, 0i64..30),
+    )
+        .prop_map(|(uid, queue, local_queue, charges, phase, deadlines, told)| {
+            let (priority, queued_at, reserved_at) = told;
+            ChargedUnit {
+                uid: Uid(uid),
+                queue,
+                local_queue: LocalQueueKey::new("team", format!("l{local_queue}")),
+                priority,
+                queued_at: Time(queued_at),
+                reserved_at: Time(reserved_at),
+                deadlines,
+                ends_at: None,
+                pods_ready: true,
+                charges,
+                phase,
+            }
+        })
+        .boxed()
+}
+
+pub(crate) fn an_event() -> BoxedStrategy<Event> {
+    an_event_in(USUAL)
+}
+
+fn an_event_in(scale: Scale) -> BoxedStrategy<Event> {
+    let local = prop_oneof![
+        2 => a_flavor(scale).prop_map(Event::SetFlavor),
+        1 => name("f", scale.flavors).prop_map(Event::RemoveFlavor),
+        4 => a_queue(scale).prop_map(Event::SetQueue),
+        1 => name("q", scale.queues).prop_map(Event::RemoveQueue),
+        3 => a_local_queue(scale).prop_map(Event::SetLocalQueue),
+        1 => (0..scale.local_queues).prop_map(|l| Event::RemoveLocalQueue(LocalQueueKey::new("team", format!("l{l}")))),
+        20 => a_unit(scale).prop_map(Event::SetWaiting),
+        3 => a_charged_unit(scale).prop_map(Event::SetCharged),
+        2 => (1..scale.units).prop_map(|uid| Event::RemoveUnit(Uid(uid))),
+    ];
+    if !scale.shared {
+        return local.boxed();
+    }
+    prop_oneof![
+        37 => local,
+        3 => a_cohort(scale).prop_map(Event::SetCohort),
+        1 => name("c", 6).prop_map(Event::RemoveCohort),
+        1 => settings().prop_map(Event::SetSettings),
+    ]
+    .boxed()
+}
+
+/// Units come and go, and now and then something else happens.
+pub(crate) fn a_step(scale: Scale) -> BoxedStrategy<Step> {
+    let local = prop_oneof![
+        6 => an_event_in(scale).prop_map(Step::Tell),
+        20 => a_unit(scale).prop_map(|unit| Step::Tell(Event::SetWaiting(unit))),
+        12 => (0i64..20).prop_map(Step::Pass),
+        10 => Just(Step::Settle),
+        3 => (any::<usize>(), phase(scale)).prop_map(|(which, phase)| Step::Move(which, phase)),
+        2 => any::<usize>().prop_map(Step::Evict),
+        4 => any::<usize>().prop_map(Step::Finish),
+        2 => (any::<usize>(), -1i32..4).prop_map(|(which, priority)| Step::Reprioritize(which, priority)),
+        1 => any::<usize>().prop_map(Step::Hold),
+        1 => (any::<usize>(), -2i64..3).prop_map(|(which, more)| Step::Resize(which, more)),
+    ];
+    if !scale.shared {
+        return local.boxed();
+    }
+    prop_oneof![
+        61 => local,
+        1 => (any::<usize>(), a_cohort_name()).prop_map(|(which, cohort)| Step::Join(which, cohort)),
+        1 => any::<usize>().prop_map(Step::Drain),
+    ]
+    .boxed()
+}
+
+/// A ClusterQueue with other quota, or in another state.
+pub(crate) fn resized(mut spec: QueueSpec, more: i64) -> QueueSpec {
+    for quota in spec
+        .groups
+        .iter_mut()
+        .flat_map(|group| &mut group.flavors)
+        .flat_map(|offered| &mut offered.quotas)
+    {
+        quota.nominal = Amount::new(quota.nominal.get().saturating_add(more));
+    }
+    spec
+}
+
+pub(crate) fn drained_or_opened(mut spec: QueueSpec) -> QueueSpec {
+    spec.drain = !spec.drain;
+    spec.inactive = spec.drain.then(stopped);
+    spec
+}
+
+/// A world in which most things exist, so that the steps meet something.
+pub(crate) fn furnished() -> Vec<Event> {
+    bare(USUAL)
+}
+
+fn bare(scale: Scale) -> Vec<Event> {
+    let flavors = (0..scale.flavors).map(|index| Event::SetFlavor(flavor(&format!("f{index}"), &[])));
+    let local_queues = (0..scale.local_queues)
+        .map(|index| local_queue(&format!("l{index}"), &format!("q{}", index % scale.queues)))
+        .map(Event::SetLocalQueue);
+    flavors.chain(local_queues).collect()
+}
+
+/// What a world of this size is like before anything happens: its flavors, queues and cohorts.
+pub(crate) fn a_beginning(scale: Scale) -> BoxedStrategy<Vec<Event>> {
+    let queues: Vec<_> = (0..scale.queues)
+        .map(|index| a_queue_named(format!("q{index}").into(), scale).prop_map(Event::SetQueue))
+        .collect();
+    if !scale.shared {
+        return queues
+            .prop_map(move |queues| bare(scale).into_iter().chain(queues).collect())
+            .boxed();
+    }
+    let cohorts: Vec<_> = (0..6)
+        .map(|number| a_cohort_numbered(number, scale).prop_map(Event::SetCohort))
+        .collect();
+    let cohorts = (cohorts, prop::collection::vec(prop::bool::weighted(0.9), 6)).prop_map(|(cohorts, exist)| {
+        let cohorts = cohorts.into_iter().zip(exist);
+        cohorts
+            .filter(|(_, exists)| *exists)
+            .map(|(cohort, _)| cohort)
+            .collect::<Vec<_>>()
+    });
+    (queues, cohorts, settings())
+        .prop_map(move |(queues, cohorts, settings)| {
+            let events = bare(scale).into_iter().chain(cohorts).chain(queues);
+            events.chain([Event::SetSettings(settings)]).collect()
+        })
+        .boxed()
+}
+
+/// A beginning and what happens then.
+pub(crate) fn a_history(shared: bool) -> impl Strategy<Value = (Vec<Event>, Vec<Step>)> {
+    a_scale(shared).prop_flat_map(|scale| (a_beginning(scale), prop::collection::vec(a_step(scale), 1..60)))
+}

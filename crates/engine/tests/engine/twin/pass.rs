@@ -1,0 +1,307 @@
+//! Sections 2, 5, 6 (the tournament) and 7: what a pass does.
+
+use std::collections::BTreeSet;
+
+use sluice_engine::*;
+
+use super::search::{Asking, Assignment, Found, needs_of};
+use super::tree::Share;
+use super::{At, Book, Evicted, Forest, Needs, Twin, saturated, turn};
+
+/// What a unit holds in `planned` until the end of the pass.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) queue: Name,
+    pub(crate) needs: Needs,
+    pub(crate) why: Claimed,
+}
+
+/// Why a unit got a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claimed {
+    /// It fits once those that are evicted have stopped.
+    Fits,
+    /// It evicted others in this pass.
+    Preempts,
+    /// It is the head of a StrictFIFO queue that keeps its own quota for it.
+    Reserves,
+}
+
+/// A unit that its ClusterQueue nominates in a cycle.
+#[derive(Debug, Clone)]
+struct Nominee {
+    queue: At,
+    unit: UnitSpec,
+    outcome: Claimed,
+    found: Found,
+    needs: Needs,
+}
+
+impl Twin {
+    pub(crate) fn pass(&mut self, now: i64) -> Pass {
+        self.now = now;
+        self.claims.clear();
+        let forest = self.forest();
+        let mut actions = self.demanded();
+        loop {
+            let before = (actions.len(), self.claims.len());
+            self.cycle(&forest, &mut actions);
+            if before == (actions.len(), self.claims.len()) {
+                break;
+            }
+        }
+        let next = self.next();
+        Pass { actions, next }
+    }
+
+    /// Evictions that time or a policy demands.
+    fn demanded(&mut self) -> Vec<Action> {
+        let admitted = self.charged.values().filter(|unit| unit.phase == Phase::Admitted);
+        let demanded: Vec<(Uid, EvictionCause)> = admitted
+            .filter_map(|unit| Some((unit.uid, self.demand(unit)?)))
+            .collect();
+        let evict = |(uid, cause)| self.evict(uid, cause);
+        demanded.into_iter().map(evict).collect()
+    }
+
+    fn demand(&self, unit: &ChargedUnit) -> Option<EvictionCause> {
+        if self.queues.get(&unit.queue).is_some_and(|spec| spec.drain) {
+            return Some(EvictionCause::ClusterQueueStopped);
+        }
+        if self.local_queues.get(&unit.local_queue).is_some_and(|spec| spec.drain) {
+            return Some(EvictionCause::LocalQueueStopped);
+        }
+        let over = unit.deadlines.iter().filter(|deadline| deadline.at.0 <= self.now);
+        over.min().map(|deadline| EvictionCause::Overdue(deadline.cause))
+    }
+
+    fn evict(&mut self, uid: Uid, cause: EvictionCause) -> Action {
+        let unit = self.charged.get_mut(&uid).unwrap();
+        unit.phase = Phase::Evicting;
+        self.stopping.insert(uid);
+        Action::Evict(Eviction {
+            uid,
+            queue: unit.queue.clone(),
+            cause,
+        })
+    }
+
+    /// The next instant at which time alone changes something.
+    fn next(&self) -> Option<Time> {
+        let waiting = self.waiting.values();
+        let waiting = waiting.filter(|unit| unit.gate.is_none() && self.is_unblocked(unit));
+        let back_offs = waiting.filter_map(|unit| unit.not_before);
+        let admitted = || self.charged.values().filter(|unit| unit.phase == Phase::Admitted);
+        let deadlines = admitted().flat_map(|unit| unit.deadlines.iter().map(|deadline| deadline.at));
+        let min_runs = admitted().filter_map(|unit| {
+            let min_run = self.queues.get(&unit.queue)?.extras.min_run_ms;
+            (min_run > 0).then(|| Time(unit.reserved_at.0.saturating_add(min_run)))
+        });
+        let all = back_offs.chain(deadlines).chain(min_runs);
+        all.filter(|at| at.0 > self.now).min()
+    }
+
+    fn cycle(&mut self, forest: &Forest, actions: &mut Vec<Action>) {
+        let mut nominees: Vec<Nominee> = self
+            .queues
+            .values()
+            .filter(|spec| self.is_open(spec, forest))
+            .filter_map(|spec| self.nominee(forest, spec))
+            .collect();
+        let mut evicted = BTreeSet::new();
+        while let Some(nominee) = self.take_next(forest, &mut nominees) {
+            self.take(forest, &nominee, &mut evicted, actions);
+        }
+    }
+
+    /// The unit that a ClusterQueue nominates.
+    fn nominee(&self, forest: &Forest, spec: &QueueSpec) -> Option<Nominee> {
+        let mut units = self.order(&spec.name);
+        units.retain(|unit| self.may_be_considered(unit));
+        if spec.strategy == Strategy::StrictFifo {
+            units.truncate(1);
+        } else {
+            let (preemptors, rest): (Vec<_>, Vec<_>) =
+                units.into_iter().partition(|unit| self.preemptors.contains(&unit.uid));
+            units = preemptors.into_iter().chain(rest).collect();
+        }
+        units.retain(|unit| !self.claims.contains_key(&unit.uid));
+        let planned = self.planned(forest);
+        units.into_iter().find_map(|unit| {
+            let queue = forest.queue(&spec.name).unwrap();
+            let asking = Asking {
+                queue,
+                spec,
+                unit: &unit,
+            };
+            let (outcome, found) = match self.outcome(&planned, asking) {
+                Some(found) if found.victims.is_empty() => (Claimed::Fits, found),
+                Some(found) => (Claimed::Preempts, found),
+                None => (Claimed::Reserves, self.reserve(&planned, asking)?),
+            };
+            let needs = needs_of(&found.assignment);
+            Some(Nominee {
+                queue,
+                unit,
+                outcome,
+                found,
+                needs,
+            })
+        })
+    }
+
+    /// Section 5.
+    fn reserve(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
+        let Asking { queue, spec, .. } = asking;
+        if spec.strategy != Strategy::StrictFifo || spec.preemption.reclaim == Reclaim::Any {
+            return None;
+        }
+        let assignment = self.first_flavors(planned, asking)?;
+        let within_nominal = needs_of(&assignment)
+            .iter()
+            .all(|(cell, need)| planned.usage(queue, cell) + need <= planned.forest.nominal(queue, cell));
+        within_nominal.then_some(Found {
+            assignment,
+            level: 0,
+            victims: vec![],
+        })
+    }
+
+    /// Takes out the nominee whose turn it is.
+    fn take_next(&self, forest: &Forest, nominees: &mut Vec<Nominee>) -> Option<Nominee> {
+        let first = if self.settings.fair_sharing.is_some() {
+            self.winner(forest, nominees)?
+        } else {
+            let order = |nominee: &Nominee| (nominee.found.level, turn(&nominee.unit));
+            (0..nominees.len()).min_by_key(|place| order(&nominees[*place]))?
+        };
+        Some(nominees.remove(first))
+    }
+
+    /// The tournament: trees one after the other, and in a tree from the ClusterQueues up to the root.
+    fn winner(&self, forest: &Forest, nominees: &[Nominee]) -> Option<usize> {
+        let first_queue = |root: At| {
+            forest
+                .queues_below(root)
+                .into_iter()
+                .map(|q| &forest.member(q).name)
+                .min()
+        };
+        let roots = nominees.iter().map(|nominee| forest.root(nominee.queue));
+        let root = roots.min_by_key(|root| first_queue(*root))?;
+        self.winner_below(forest, root, nominees, &self.planned(forest))
+    }
+
+    fn winner_below(&self, forest: &Forest, n: At, nominees: &[Nominee], planned: &Book<'_>) -> Option<usize> {
+        if forest.member(n).is_queue {
+            return nominees.iter().position(|nominee| nominee.queue == n);
+        }
+        let members = forest.children(n).iter().filter_map(|child| {
+            let place = self.winner_below(forest, *child, nominees, planned)?;
+            Some((*child, place))
+        });
+        let rank = |(child, place): &(At, usize)| -> (bool, Share, (i64, i64, u128)) {
+            let Nominee { queue, unit, needs, .. } = &nominees[*place];
+            let borrows = needs.iter().any(|(cell, need)| {
+                let left = planned.left_at(*child, *queue, cell, *need);
+                planned.borrows(*child, cell, left)
+            });
+            (borrows, planned.with(*queue, needs).share(*child), turn(unit))
+        };
+        members.min_by_key(rank).map(|(_, place)| place)
+    }
+
+    fn take(&mut self, forest: &Forest, nominee: &Nominee, evicted: &mut BTreeSet<Uid>, actions: &mut Vec<Action>) {
+        let Nominee {
+            queue, needs, found, ..
+        } = nominee;
+        let planned = self.planned(forest);
+        match nominee.outcome {
+            Claimed::Fits => {
+                if !planned.fits(*queue, needs) {
+                    return;
+                }
+                if self.held(forest).fits(*queue, needs) {
+                    let queue = &forest.member(*queue).name;
+                    actions.push(Action::Admit(self.admit(&nominee.unit, queue, &found.assignment)));
+                    return;
+                }
+            }
+            Claimed::Preempts => {
+                let mut without = planned.clone();
+                for victim in &found.victims {
+                    without.take_out(victim.queue, &victim.holds);
+                }
+                let is_gone = found.victims.iter().any(|victim| evicted.contains(&victim.uid));
+                if is_gone || !without.fits(*queue, needs) {
+                    return;
+                }
+                for victim in &found.victims {
+                    let by = nominee.unit.uid;
+                    let queue = forest.member(*queue).name.clone();
+                    let reason = victim.reason;
+                    actions.push(self.evict(victim.uid, EvictionCause::Preempted { by, queue, reason }));
+                    evicted.insert(victim.uid);
+                    let epoch = self.epoch;
+                    self.evicted.insert(victim.uid, Evicted { epoch, by });
+                }
+                self.preemptors.insert(nominee.unit.uid);
+            }
+            Claimed::Reserves => {}
+        }
+        let claim = Claim {
+            queue: forest.member(*queue).name.clone(),
+            needs: needs.clone(),
+            why: nominee.outcome,
+        };
+        self.claims.insert(nominee.unit.uid, claim);
+    }
+
+    fn admit(&mut self, unit: &UnitSpec, queue: &Name, assignment: &Assignment) -> Admission {
+        let mut charges = Vec::new();
+        let mut pod_sets = Vec::new();
+        for (pod_set, (count, given)) in unit.pod_sets.iter().zip(assignment) {
+            let mut flavors = Vec::new();
+            let mut usage = Vec::new();
+            for (resource, (flavor, amount)) in given {
+                let amount = saturated(*amount);
+                flavors.push((resource.clone(), flavor.clone()));
+                usage.push((resource.clone(), amount));
+                charges.push(Charge {
+                    flavor: flavor.clone(),
+                    resource: resource.clone(),
+                    amount,
+                });
+            }
+            pod_sets.push(PodSetAssignment {
+                name: pod_set.name.clone(),
+                count: *count,
+                flavors,
+                usage,
+            });
+        }
+        let (uid, local_queue) = (unit.uid, unit.local_queue.clone());
+        let charged = ChargedUnit {
+            uid,
+            queue: queue.clone(),
+            local_queue: local_queue.clone(),
+            priority: unit.priority,
+            queued_at: unit.queued_at,
+            reserved_at: Time(self.now),
+            deadlines: vec![],
+            ends_at: None,
+            pods_ready: false,
+            charges,
+            phase: Phase::Assumed,
+        };
+        self.waiting.remove(&uid);
+        self.preemptors.remove(&uid);
+        self.charged.insert(uid, charged);
+        Admission {
+            uid,
+            queue: queue.clone(),
+            local_queue,
+            pod_sets,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Why a unit waits.
+
+use sluice_engine::*;
+
+use super::search::{Asking, Refusal};
+use super::{Book, Claimed, Forest, Twin};
+
+/// Why a unit waits, as far as the twin knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
+    Is(WaitReason),
+    /// It has a claim.
+    Claims(Claimed),
+}
+
+/// A waiting unit: where it stands and why it waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stands {
+    pub(crate) local_queue: LocalQueueKey,
+    pub(crate) queue: Option<Name>,
+    pub(crate) position: Option<usize>,
+    pub(crate) why: Why,
+}
+
+impl Twin {
+    /// Position and reason of a waiting unit, after a pass.
+    pub(crate) fn stands(&self, uid: Uid, forest: &Forest) -> Option<Stands> {
+        let unit = self.waiting.get(&uid)?;
+        let local_queue = unit.local_queue.clone();
+        let Some(leads) = self.local_queues.get(&local_queue) else {
+            let why = Why::Is(WaitReason::NoLocalQueue(local_queue.clone()));
+            return Some(Stands {
+                local_queue,
+                queue: None,
+                position: None,
+                why,
+            });
+        };
+        let position = self.order(&leads.queue).iter().position(|other| other.uid == uid);
+        let why = match self.queues.get(&leads.queue) {
+            None => Why::Is(WaitReason::QueueMissing(leads.queue.clone())),
+            Some(spec) if !self.is_open(spec, forest) => {
+                let own_words = || Inactive {
+                    reason: "".into(),
+                    message: "".into(),
+                };
+                Why::Is(WaitReason::QueueInactive(
+                    spec.inactive.clone().unwrap_or_else(own_words),
+                ))
+            }
+            Some(spec) => self.why(unit, leads, spec, forest),
+        };
+        Some(Stands {
+            local_queue,
+            queue: Some(leads.queue.clone()),
+            position,
+            why,
+        })
+    }
+
+    fn why(&self, unit: &UnitSpec, leads: &LocalQueueSpec, spec: &QueueSpec, forest: &Forest) -> Why {
+        if let Some(blocked) = &leads.blocked {
+            return Why::Is(WaitReason::LocalQueueBlocked(blocked.clone()));
+        }
+        if let Some(gate) = &unit.gate {
+            return Why::Is(WaitReason::Gated(gate.clone()));
+        }
+        if let Some(until) = unit.not_before.filter(|until| until.0 > self.now) {
+            return Why::Is(WaitReason::BackOff(until));
+        }
+        let order = self.order(&spec.name);
+        let head = order.iter().find(|other| self.may_be_considered(other));
+        if let Some(head) = head.filter(|head| spec.strategy == Strategy::StrictFifo && head.uid != unit.uid) {
+            return Why::Is(WaitReason::BehindHead(head.uid));
+        }
+        if let Some(claim) = self.claims.get(&unit.uid) {
+            return Why::Claims(claim.why);
+        }
+        Why::Is(self.lacks(unit, spec, forest))
+    }
+
+    /// What keeps a unit out even with the fewest pods that it may start with.
+    fn lacks(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> WaitReason {
+        let mut unit = unit.clone();
+        let fewest = |pod_set: &&mut PodSetSpec| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count);
+        if let Some(pod_set) = unit.pod_sets.iter_mut().find(fewest) {
+            pod_set.count = pod_set.min_count.unwrap_or(pod_set.count);
+        }
+        let asking = Asking {
+            queue: forest.queue(&spec.name).unwrap(),
+            spec,
+            unit: &unit,
+        };
+        let planned = self.planned(forest);
+        let empty = self.search(&Book::empty(forest), asking);
+        let with_mismatches = |names: Vec<Name>| {
+            let names = names.into_iter();
+            names.map(|name| (name, Mismatch::NodeAffinity)).collect()
+        };
+        match (empty, self.search(&planned, asking)) {
+            (_, Ok(found)) => panic!("{} waits for no reason: {found:?}", unit.uid),
+            (Err(Refusal::NotCovered { pod_set, resource }), _) => WaitReason::ResourceNotCovered { pod_set, resource },
+            (
+                Err(Refusal::NoFlavor {
+                    pod_set,
+                    mismatches,
+                    usable: false,
+                    ..
+                }),
+                _,
+            ) => WaitReason::NoMatchingFlavor {
+                pod_set,
+                mismatches: with_mismatches(mismatches),
+            },
+            (
+                Err(Refusal::NoFlavor {
+                    pod_set,
+                    shortages,
+                    mismatches,
+                    ..
+                }),
+                _,
+            ) => WaitReason::ExceedsMaxQuota {
+                pod_set,
+                shortages: shortages
+                    .into_iter()
+                    .map(|shortage| {
+                        let cell = (shortage.flavor.clone(), shortage.resource.clone());
+                        let free = super::saturated(planned.available(asking.queue, &cell));
+                        Shortage { free, ..shortage }
+                    })
+                    .collect(),
+                mismatches: with_mismatches(mismatches),
+            },
+            (
+                _,
+                Err(Refusal::NoFlavor {
+                    pod_set,
+                    shortages,
+                    mismatches,
+                    ..
+                }),
+            ) => WaitReason::WaitingForQuota {
+                pod_set,
+                shortages,
+                mismatches: with_mismatches(mismatches),
+            },
+            // Said of no pod set in particular: only the kind can be compared.
+            (_, Err(_)) => WaitReason::WaitingForQuota {
+                pod_set: "".into(),
+                shortages: vec![],
+                mismatches: vec![],
+            },
+        }
+    }
+}
