@@ -7,18 +7,18 @@ CARGO ?= cargo
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: tools control-plane ## Shows thirty Jobs of two teams on a real control plane; KEEP=1 leaves it up
+demo: tools port control-plane ## Shows thirty Jobs of two teams on a real control plane; KEEP=1 leaves it up
 	@echo "demo: building Sluice" >&2
 	@$(CARGO) build --workspace --bins
-	@SLUICE_TESTKIT_BUILT=1 KEEP=$(KEEP) target/debug/demo
+	@SLUICE_TESTKIT_BUILT=1 RUST_LIB_BACKTRACE=0 KEEP=$(KEEP) target/debug/demo
 
-test: tools ## Everything: format, lints, tidy, CRDs, unit, property and end-to-end tests
+test: tools port ## Everything: format, lints, tidy, CRDs, unit, property and end-to-end tests
 	@tests/run
 
-bench-admission: tools control-plane ## Admission against the bare API server; appends to target/bench/results.jsonl
+bench-admission: tools port control-plane ## Admission against the bare API server; appends to target/bench/results.jsonl
 	@echo "bench-admission: building Sluice" >&2
 	@$(CARGO) build --workspace --release --bins
-	@SLUICE_TESTKIT_BUILT=1 target/release/bench-admission
+	@SLUICE_TESTKIT_BUILT=1 RUST_LIB_BACKTRACE=0 target/release/bench-admission
 
 control-plane: tools ## Builds etcd, Kubernetes, kwok and helm under target/, once
 	@tests/control-plane/build.sh target/control-plane
@@ -38,7 +38,16 @@ tidy: ## The repository's own rules: dependencies, purity, licences, file sizes
 crds: ## Writes the CRDs of the chart from crates/api
 	$(CARGO) xtask crds
 
-.PHONY: tools
+.PHONY: tools port
 tools:
+	@[ "$$(uname -s)" = Linux ] || { echo "Sluice is built and tried on Linux alone" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "a C compiler (cc) is missing: install gcc or clang with your system's packages" >&2; exit 1; }
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.89 or later, https://rustup.rs" >&2; exit 1; }
 	@command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later, https://go.dev/dl (it builds the control plane for demo and tests)" >&2; exit 1; }
+
+# The API server calls webhooks at port 443. Told here, before minutes of building; the programs try it themselves too.
+# Bit 10 of the effective capabilities is CAP_NET_BIND_SERVICE: root has it, as a rule.
+port:
+	@[ "$$(cat /proc/sys/net/ipv4/ip_unprivileged_port_start 2>/dev/null || echo 1024)" -le 443 ] || \
+	[ "$$(( 0x$$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status) >> 10 & 1 ))" = 1 ] || \
+	{ echo 'port 443 needs root or `sysctl net.ipv4.ip_unprivileged_port_start=443`' >&2; exit 1; }

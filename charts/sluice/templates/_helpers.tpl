@@ -35,6 +35,27 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "sluice.fullname" . }}-scheduler
 {{- end -}}
 
+{{/* The ConfigMap with the configuration file. */}}
+{{- define "sluice.configuration" -}}
+{{ include "sluice.fullname" . }}-config
+{{- end -}}
+
+{{/* Pods start anew when the file changes. */}}
+{{- define "sluice.configurationAnnotation" -}}
+sluice.internal/config-checksum: {{ .Values.config | sha256sum }}
+{{- end -}}
+
+{{- define "sluice.configurationMount" -}}
+- {name: config, mountPath: /etc/sluice/config, readOnly: true}
+{{- end -}}
+
+{{- define "sluice.configurationVolume" -}}
+- name: config
+  configMap:
+    name: {{ include "sluice.configuration" . }}
+    defaultMode: 292
+{{- end -}}
+
 {{/* The one object of kind Term: the number of the present leadership. */}}
 {{- define "sluice.term" -}}
 scheduler
@@ -141,6 +162,7 @@ name: scheduler
 command: [sluice-scheduler]
 args:
   - --namespace={{ .Release.Namespace }}
+  - --config=/etc/sluice/config/config.yaml
   - --health-bind-address={{ .Values.listenHost }}:{{ $s.healthPort }}
   - --lease-name={{ $s.lease.name }}
   - --lease-namespace={{ $s.lease.namespace }}
@@ -165,4 +187,6 @@ livenessProbe:
   successThreshold: 1
 resources:
   {{- toYaml $s.resources | nindent 2 }}
+volumeMounts:
+  {{- include "sluice.configurationMount" . | nindent 2 }}
 {{- end -}}

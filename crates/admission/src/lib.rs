@@ -1,9 +1,10 @@
-//! What the webhook says about batch/v1 Jobs: AdmissionReviews in, verdicts out, bytes to bytes.
+//! What the webhook says about batch/v1 Jobs and queue objects: AdmissionReviews in, verdicts out, bytes to bytes.
 //!
 //! ```text
 //! bytes -> review -> Request --+-- create   a new Job is held in its queue
 //!                              +-- update   what the scheduler owns stays as stored
-//!                              '-- validate malformed queue names are refused
+//!                              +-- validate malformed queue names are refused
+//!                              '-- quota    ClusterQueues and Cohorts that make no sense are refused
 //!                     World ---'                 |
 //!                                                v
 //!                                     Verdict -> Reply (bytes, and a Decision to log)
@@ -13,13 +14,15 @@
 //! raw JSON by patches that name only the paths they mean: fields that it does not know survive. It trusts nothing in a
 //! review; whatever comes in, the answer says what is wrong with it.
 //!
-//! Entry points: [`mutate_job`] and [`validate_job`], with a [`World`] that whoever watches the cluster keeps.
+//! Entry points: [`mutate_job`] and [`validate_job`], with a [`World`] that whoever watches the cluster keeps, and
+//! [`validate_cluster_queue`] and [`validate_cohort`], which need to know nothing.
 #![deny(missing_docs)]
 
 mod create;
 mod job;
 mod patch;
 mod queue;
+mod quota;
 mod reply;
 mod review;
 mod shown;
@@ -35,11 +38,12 @@ pub use review::{Operation, ReviewError};
 pub use world::{KnownJob, Settings, World};
 
 use reply::{Denial, Verdict};
-use review::Request;
+use review::{CLUSTER_QUEUES, COHORTS, JOBS, Request, Reviewed};
+use sluice_api::v1beta2::{ClusterQueue, Cohort};
 
 /// Answers a review at `/mutate-batch-v1-job`.
 pub fn mutate_job(body: &[u8], world: &World) -> Reply {
-    answer(body, |request| {
+    answer(body, &JOBS, |request| {
         if !request.sub_resource.is_empty() {
             return Ok(Verdict::untouched("a subresource of the Job"));
         }
@@ -53,13 +57,29 @@ pub fn mutate_job(body: &[u8], world: &World) -> Reply {
 
 /// Answers a review at `/validate-batch-v1-job`.
 pub fn validate_job(body: &[u8], world: &World) -> Reply {
-    answer(body, |request| validate::validate(request, world))
+    answer(body, &JOBS, |request| validate::validate(request, world))
 }
 
-fn answer(body: &[u8], judge: impl FnOnce(&Request) -> Result<Verdict, ReviewError>) -> Reply {
-    let request = match review::read(body) {
+/// Answers a review at `/validate-kueue-x-k8s-io-v1beta2-clusterqueue`.
+pub fn validate_cluster_queue(body: &[u8]) -> Reply {
+    answer(body, &CLUSTER_QUEUES, |request| {
+        Ok(quota::validate::<ClusterQueue>(request))
+    })
+}
+
+/// Answers a review at `/validate-kueue-x-k8s-io-v1beta2-cohort`.
+pub fn validate_cohort(body: &[u8]) -> Reply {
+    answer(body, &COHORTS, |request| Ok(quota::validate::<Cohort>(request)))
+}
+
+fn answer(
+    body: &[u8],
+    reviewed: &'static Reviewed,
+    judge: impl FnOnce(&Request) -> Result<Verdict, ReviewError>,
+) -> Reply {
+    let request = match review::read(body, reviewed) {
         Ok(request) => request,
-        Err(unreadable) => return Reply::to_unreadable(&unreadable),
+        Err(unreadable) => return Reply::to_unreadable(&unreadable, reviewed),
     };
     match judge(&request) {
         Ok(verdict) => Reply::to(request, verdict),

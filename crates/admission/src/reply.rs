@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use json_patch::Patch;
 use serde::Serialize;
 
-use crate::review::{API_VERSION, KIND, Request, Unreadable};
+use crate::review::{API_VERSION, KIND, Request, Reviewed, Unreadable};
 
 /// What a rule says.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +34,8 @@ pub(crate) struct Denial {
     pub(crate) code: u16,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// The field at fault and what is wrong with it, where there is one.
-    pub(crate) cause: Option<(String, String)>,
+    /// Each field at fault and what is wrong with it.
+    pub(crate) causes: Vec<(String, String)>,
 }
 
 impl Denial {
@@ -44,16 +44,20 @@ impl Denial {
             code: 400,
             reason: "BadRequest",
             message,
-            cause: None,
+            causes: Vec::new(),
         }
     }
 
-    pub(crate) fn invalid(field: &str, problem: String) -> Self {
+    pub(crate) fn invalid(causes: Vec<(String, String)>) -> Self {
+        let lines: Vec<String> = causes
+            .iter()
+            .map(|(field, problem)| format!("{field}: {problem}"))
+            .collect();
         Self {
             code: 422,
             reason: "Invalid",
-            message: format!("{field}: {problem}"),
-            cause: Some((field.to_owned(), problem)),
+            message: lines.join("; "),
+            causes,
         }
     }
 }
@@ -94,9 +98,9 @@ pub struct Decision {
     pub uid: String,
     /// CREATE, UPDATE, DELETE or CONNECT; empty if it could not be read.
     pub operation: &'static str,
-    /// The Job's namespace; empty if it could not be read.
+    /// The object's namespace; empty if it has none or it could not be read.
     pub namespace: String,
-    /// The Job's name; empty if it is to be generated or could not be read.
+    /// The object's name; empty if it is to be generated or could not be read.
     pub name: String,
     /// Who asked.
     pub username: String,
@@ -160,7 +164,7 @@ struct WireDetails<'a> {
     name: &'a str,
     group: &'static str,
     kind: &'static str,
-    causes: [WireCause<'a>; 1],
+    causes: Vec<WireCause<'a>>,
 }
 
 #[derive(Serialize)]
@@ -198,7 +202,9 @@ impl Reply {
         let response = WireResponse {
             uid: &request.uid,
             allowed: denial.is_none(),
-            status: denial.as_ref().map(|denial| status(denial, &request.name)),
+            status: denial
+                .as_ref()
+                .map(|denial| status(denial, request.reviewed, &request.name)),
             patch_type: encoded.is_some().then_some("JSONPatch"),
             patch: encoded,
             warnings: &warnings,
@@ -229,7 +235,7 @@ impl Reply {
     ///
     /// With a uid it is a refusal in kind. Without, the API server treats the call as failed and the webhook
     /// configuration's failure policy decides.
-    pub(crate) fn to_unreadable(unreadable: &Unreadable) -> Self {
+    pub(crate) fn to_unreadable(unreadable: &Unreadable, reviewed: &Reviewed) -> Self {
         let message = unreadable.error.to_string();
         let uid = unreadable.uid.clone().unwrap_or_default();
         let in_kind = unreadable.uid.as_deref().and_then(|uid| {
@@ -237,7 +243,7 @@ impl Reply {
             review(WireResponse {
                 uid,
                 allowed: false,
-                status: Some(status(&denial, "")),
+                status: Some(status(&denial, reviewed, "")),
                 patch_type: None,
                 patch: None,
                 warnings: &[],
@@ -291,21 +297,26 @@ fn review(response: WireResponse<'_>) -> serde_json::Result<Vec<u8>> {
     })
 }
 
-fn status<'a>(denial: &'a Denial, name: &'a str) -> WireStatus<'a> {
+fn status<'a>(denial: &'a Denial, reviewed: &Reviewed, name: &'a str) -> WireStatus<'a> {
+    let causes: Vec<_> = denial
+        .causes
+        .iter()
+        .map(|(field, message)| WireCause {
+            reason: "FieldValueInvalid",
+            message,
+            field,
+        })
+        .collect();
     WireStatus {
         status: "Failure",
         code: denial.code,
         reason: denial.reason,
         message: &denial.message,
-        details: denial.cause.as_ref().map(|(field, message)| WireDetails {
+        details: (!causes.is_empty()).then_some(WireDetails {
             name,
-            group: "batch",
-            kind: "Job",
-            causes: [WireCause {
-                reason: "FieldValueInvalid",
-                message,
-                field,
-            }],
+            group: reviewed.group,
+            kind: reviewed.kind,
+            causes,
         }),
     }
 }

@@ -50,9 +50,14 @@ pub enum ReviewError {
         /// What the JSON reader says.
         reason: String,
     },
-    /// The review is of something else than batch/v1 Jobs.
-    #[error("this webhook reviews jobs of batch/v1, not {0}; check the rules of the webhook configuration")]
-    Resource(String),
+    /// The review is of something else than its path is for.
+    #[error("this webhook reviews {expected}, not {found}; check the rules of the webhook configuration")]
+    Resource {
+        /// What the path is for.
+        expected: String,
+        /// What the review is of.
+        found: String,
+    },
     /// An operation that Kubernetes does not have.
     #[error("request.operation is {0}; CREATE, UPDATE, DELETE and CONNECT are known")]
     Operation(String),
@@ -83,16 +88,50 @@ impl Operation {
     }
 }
 
+/// A kind of object, reviewed at paths of its own.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reviewed {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) namespaced: bool,
+}
+
+pub(crate) const JOBS: Reviewed = Reviewed {
+    group: "batch",
+    version: "v1",
+    resource: "jobs",
+    kind: "Job",
+    namespaced: true,
+};
+pub(crate) const CLUSTER_QUEUES: Reviewed = Reviewed {
+    group: sluice_api::GROUP,
+    version: sluice_api::v1beta2::VERSION,
+    resource: "clusterqueues",
+    kind: "ClusterQueue",
+    namespaced: false,
+};
+pub(crate) const COHORTS: Reviewed = Reviewed {
+    group: sluice_api::GROUP,
+    version: sluice_api::v1beta2::VERSION,
+    resource: "cohorts",
+    kind: "Cohort",
+    namespaced: false,
+};
+
 /// A review that could be read. Objects are parsed as plain JSON values, complete with unknown fields.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
+    /// What kind of object it is about.
+    pub(crate) reviewed: &'static Reviewed,
     /// Goes back in the response as it came.
     pub(crate) uid: String,
     /// What is being done.
     pub(crate) operation: Operation,
     /// Empty for the object itself; `status`, `scale` and the like otherwise.
     pub(crate) sub_resource: String,
-    /// Namespace of the object.
+    /// Namespace of the object; empty where its kind has none.
     pub(crate) namespace: String,
     /// Name of the object; empty when the API server is going to generate it.
     pub(crate) name: String,
@@ -171,8 +210,8 @@ struct GroupVersionResource<'a> {
     resource: Option<&'a RawValue>,
 }
 
-/// Reads a review of a batch/v1 Job.
-pub(crate) fn read(body: &[u8]) -> Result<Request, Unreadable> {
+/// Reads a review of an object of this kind.
+pub(crate) fn read(body: &[u8], reviewed: &'static Reviewed) -> Result<Request, Unreadable> {
     let anonymous = |error| Unreadable { uid: None, error };
     match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => return Err(anonymous(ReviewError::Empty)),
@@ -197,7 +236,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Request, Unreadable> {
     }
     let wire: Wire<'_> = structure(envelope.request, "request").map_err(anonymous)?;
     let uid = required_text(wire.uid, "request.uid").map_err(anonymous)?;
-    request(&wire, uid.clone()).map_err(|error| Unreadable { uid: Some(uid), error })
+    request(&wire, uid.clone(), reviewed).map_err(|error| Unreadable { uid: Some(uid), error })
 }
 
 fn no_object(body: &[u8]) -> ReviewError {
@@ -207,8 +246,8 @@ fn no_object(body: &[u8]) -> ReviewError {
     }
 }
 
-fn request(wire: &Wire<'_>, uid: String) -> Result<Request, ReviewError> {
-    resource(wire)?;
+fn request(wire: &Wire<'_>, uid: String, reviewed: &'static Reviewed) -> Result<Request, ReviewError> {
+    resource(wire, reviewed)?;
     let operation = match required_text(wire.operation, "request.operation")?.as_str() {
         "CREATE" => Operation::Create,
         "UPDATE" => Operation::Update,
@@ -221,11 +260,13 @@ fn request(wire: &Wire<'_>, uid: String) -> Result<Request, ReviewError> {
         None => UserInfo::default(),
     };
     let object_needed = matches!(operation, Operation::Create | Operation::Update);
+    let namespace = if reviewed.namespaced { required_text } else { text };
     Ok(Request {
+        reviewed,
         uid,
         operation,
         sub_resource: text(wire.sub_resource, "request.subResource")?,
-        namespace: required_text(wire.namespace, "request.namespace")?,
+        namespace: namespace(wire.namespace, "request.namespace")?,
         name: text(wire.name, "request.name")?,
         username: text(user.username, "request.userInfo.username")?,
         groups: texts(user.groups, "request.userInfo.groups")?,
@@ -235,12 +276,12 @@ fn request(wire: &Wire<'_>, uid: String) -> Result<Request, ReviewError> {
     })
 }
 
-fn resource(wire: &Wire<'_>) -> Result<(), ReviewError> {
+fn resource(wire: &Wire<'_>, reviewed: &Reviewed) -> Result<(), ReviewError> {
     let parts: GroupVersionResource<'_> = structure(wire.resource, "request.resource")?;
     let group = text(parts.group, "request.resource.group")?;
     let version = text(parts.version, "request.resource.version")?;
     let resource = required_text(parts.resource, "request.resource.resource")?;
-    if (group.as_str(), version.as_str(), resource.as_str()) == ("batch", "v1", "jobs") {
+    if (group.as_str(), version.as_str(), resource.as_str()) == (reviewed.group, reviewed.version, reviewed.resource) {
         return Ok(());
     }
     let group_version = if group.is_empty() {
@@ -248,11 +289,10 @@ fn resource(wire: &Wire<'_>) -> Result<(), ReviewError> {
     } else {
         format!("{group}/{version}")
     };
-    Err(ReviewError::Resource(format!(
-        "{} of {}",
-        Shown(&resource),
-        Shown(&group_version)
-    )))
+    Err(ReviewError::Resource {
+        expected: format!("{} of {}/{}", reviewed.resource, reviewed.group, reviewed.version),
+        found: format!("{} of {}", Shown(&resource), Shown(&group_version)),
+    })
 }
 
 /// A string; absent and null are the empty string, as in Kubernetes.

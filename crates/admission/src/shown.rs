@@ -36,6 +36,25 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// Our own words with foreign ones in them: on one line, in ASCII, at most `longest` characters of them.
+pub(crate) fn one_line(text: &str, longest: usize) -> String {
+    let ends = text.chars().nth(longest).is_none();
+    let kept = text
+        .chars()
+        .take(if ends { longest } else { longest.saturating_sub(3) });
+    let mut line: String = kept
+        .flat_map(|character| {
+            let plain = (' '..='~').contains(&character);
+            let escaped = (!plain).then(|| character.escape_default()).into_iter().flatten();
+            plain.then_some(character).into_iter().chain(escaped)
+        })
+        .collect();
+    if !ends {
+        line.push_str("...");
+    }
+    line
+}
+
 fn escaped(character: char) -> impl Iterator<Item = char> {
     let plain = (' '..='~').contains(&character) && character != '"' && character != '\\';
     let raw = plain.then_some(character);
@@ -46,6 +65,14 @@ fn escaped(character: char) -> impl Iterator<Item = char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn our_own_words_keep_their_quotes_and_stay_on_one_line() {
+        assert_eq!(one_line("not \"a\"", 80), "not \"a\"");
+        assert_eq!(one_line("a\r\n\u{e9}", 80), "a\\r\\n\\u{e9}");
+        assert_eq!(one_line("12345678", 8), "12345678");
+        assert_eq!(one_line("123456789", 8), "12345...");
+    }
 
     #[test]
     fn foreign_text_is_quoted_escaped_and_cut() {

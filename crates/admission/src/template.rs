@@ -6,6 +6,8 @@ use sluice_jobs::record::Delta;
 
 use crate::patch::{Edits, look_up};
 
+const PARALLELISM: &[&str] = &["spec", "parallelism"];
+const COMPLETIONS: &[&str] = &["spec", "completions"];
 const NODE_SELECTOR: &[&str] = &["spec", "template", "spec", "nodeSelector"];
 const TOLERATIONS: &[&str] = &["spec", "template", "spec", "tolerations"];
 const LABELS: &[&str] = &["spec", "template", "metadata", "labels"];
@@ -42,6 +44,21 @@ pub(crate) fn keep_running(
         kept.push("labels");
     }
     kept
+}
+
+/// Keeps the numbers of pods of a Job that runs with fewer than its owner asks for, where a write sets just what the owner
+/// asks for: a manifest applied again. Any other number is as written. Returns the pods asked for if anything was kept.
+pub(crate) fn keep_fewer_pods(edits: &mut Edits<'_>, new: &Value, old: &Value, delta: Option<&Delta>) -> Option<i64> {
+    let delta = delta?;
+    let mut kept = false;
+    for (path, asked) in [(PARALLELISM, delta.parallelism), (COMPLETIONS, delta.completions)] {
+        let number = |job| look_up(job, path).and_then(Value::as_i64);
+        if asked.is_some() && number(new) == asked && number(old) != asked {
+            edits.restore(path, look_up(old, path));
+            kept = true;
+        }
+    }
+    delta.parallelism.filter(|_| kept)
 }
 
 /// Keeps in the template of a suspended Job exactly what its last admission put there; the rest is its owner's to edit.

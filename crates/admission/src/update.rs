@@ -9,11 +9,14 @@
 //! | waits | any edit of its template | as written, but what its last admission put there (the record's delta) stays in |
 //! | is held | `suspend: false` or absent | the hold annotation goes, `suspend: true`: it queues again |
 //! | is held | the hold annotation removed | as written: it queues again |
+//! | is deactivated | `suspend: false` or absent | `suspend: true` |
+//! | is deactivated | that annotation removed | as written: it queues again, unless our others were lost with it |
 //! | is held | hold and our other annotations lost together | still held: a replacing manifest did not mean it |
 //! | runs, admitted, created running | `suspend: true` | as written, with the hold annotation: quota goes back |
 //! | runs, admitted, created suspended | `suspend: true` | `suspend: false`: a manifest applied again |
 //! | runs, admitted, created suspended | `suspend: true` with the hold annotation | as written: a hold |
 //! | runs, admitted | other node selector, tolerations or pod labels of ours | as stored: such a template cannot change |
+//! | runs, admitted with fewer pods | the numbers of pods that its owner asked for | as stored: a manifest applied again |
 //! | runs, admitted | queue label lost | as stored |
 //! | runs, not admitted, created running | `suspend: true` | as written, with the hold annotation |
 //! | runs, not admitted, created suspended or unknown | `suspend: true` | as written: it queues |
@@ -32,10 +35,10 @@
 //! Each deviation is told to the user in a warning. A write that touches none of this gets no patch.
 
 use serde_json::json;
-use sluice_api::annotations::{ADMISSION, CREATED_RUNNING, HOLD};
+use sluice_api::annotations::{ADMISSION, CREATED_RUNNING, DEACTIVATED, HOLD};
 use sluice_api::labels::QUEUE_NAME;
 use sluice_jobs::record::{Delta, RecordError};
-use sluice_jobs::{Managed, Record, State};
+use sluice_jobs::{Managed, Record};
 
 use crate::job::Job;
 use crate::managed_reason;
@@ -44,7 +47,7 @@ use crate::queue::{default_queue, trouble};
 use crate::reply::Verdict;
 use crate::review::{Request, ReviewError};
 use crate::shown::Shown;
-use crate::template::{keep_delta, keep_running};
+use crate::template::{keep_delta, keep_fewer_pods, keep_running};
 use crate::world::World;
 
 const SUSPEND: &[&str] = &["spec", "suspend"];
@@ -130,6 +133,7 @@ impl Update<'_> {
     /// The Job was managed before this write.
     fn keep(&mut self) {
         self.keep_suspend();
+        self.keep_deactivation();
         self.keep_bookkeeping();
         self.keep_template();
         self.keep_queue();
@@ -173,13 +177,13 @@ impl Update<'_> {
                 }
             }
             Standing::Suspended(_) if held => self.keep_hold(),
-            Standing::Suspended(record) if !self.new.suspended => {
-                if record
-                    .as_deref()
-                    .is_some_and(|record| record.state == State::Deactivated)
-                {
+            Standing::Suspended(_) if !self.new.suspended => {
+                if self.old.annotations.contains_key(DEACTIVATED) {
                     self.edits.set(SUSPEND, json!(true));
-                    self.warn("spec.suspend stays true: the Job was deactivated and does not queue".to_owned());
+                    self.warn(format!(
+                        "spec.suspend stays true: the Job was deactivated and does not queue; remove the annotation \
+                         {DEACTIVATED} to queue it again"
+                    ));
                 } else {
                     self.wait_on();
                 }
@@ -210,9 +214,7 @@ impl Update<'_> {
 
     /// The stored Job is held and suspended.
     fn keep_hold(&mut self) {
-        let lost = |key: &str| self.old.annotations.contains_key(key) && !self.new.annotations.contains_key(key);
-        let replaced = lost(HOLD) && BOOKKEEPING.into_iter().any(lost);
-        if replaced {
+        if self.was_lost_with_ours(HOLD) {
             self.restore_annotation(HOLD);
             self.edits.set(SUSPEND, json!(true));
             self.warn(format!(
@@ -225,6 +227,22 @@ impl Update<'_> {
             self.warn(format!(
                 "the Job is released from its hold and waits in {}: spec.suspend stays true until Sluice admits it",
                 self.queue()
+            ));
+        }
+    }
+
+    /// A manifest without its annotations replaces the Job: nobody meant the loss of this one.
+    fn was_lost_with_ours(&self, key: &str) -> bool {
+        let lost = |key: &str| self.old.annotations.contains_key(key) && !self.new.annotations.contains_key(key);
+        lost(key) && BOOKKEEPING.into_iter().any(lost)
+    }
+
+    fn keep_deactivation(&mut self) {
+        if self.was_lost_with_ours(DEACTIVATED) {
+            self.restore_annotation(DEACTIVATED);
+            self.warn(format!(
+                "the Job stays deactivated: replacing it by a manifest without its annotations does not queue it again; \
+                 remove the annotation {DEACTIVATED} to do so"
             ));
         }
     }
@@ -261,7 +279,14 @@ impl Update<'_> {
         match &self.standing {
             Standing::Admitted(delta) => {
                 let kept = keep_running(&mut self.edits, new, old, delta.as_ref());
+                let pods = keep_fewer_pods(&mut self.edits, new, old, delta.as_ref());
                 self.warn_of_template(&kept, "the Job runs, and the template of a running Job cannot change");
+                if let Some(asked) = pods {
+                    self.warn(format!(
+                        "the numbers of pods stay as stored: the Job runs with fewer than the {asked} that it asks for, and \
+                         gets its own numbers back when it stops"
+                    ));
+                }
             }
             Standing::Finished(Some(delta)) => {
                 let kept = keep_running(&mut self.edits, new, old, Some(delta));

@@ -33,10 +33,10 @@ pub(crate) fn validate(request: &Request, world: &World) -> Result<Verdict, Revi
         return Ok(Verdict::untouched("the queue name is as it was"));
     }
     match malformed(name) {
-        Some(problem) => Ok(Verdict::Deny(Denial::invalid(
-            &format!("metadata.labels[{QUEUE_NAME}]"),
+        Some(problem) => Ok(Verdict::Deny(Denial::invalid(vec![(
+            format!("metadata.labels[{QUEUE_NAME}]"),
             problem,
-        ))),
+        )]))),
         None => Ok(Verdict::untouched("the queue name is well formed")),
     }
 }

@@ -14,6 +14,21 @@ pub const ADMISSION_MAX_BYTES: usize = 8 * 1024;
 pub const CREATED_RUNNING: &str = "sluice.internal/created-running";
 /// On a managed Job: it takes no part in queueing until this annotation is removed.
 pub const HOLD: &str = "sluice.internal/hold";
+/// On a managed Job: the scheduler took it out of queueing, and why, in one word; removing this annotation queues it again.
+pub const DEACTIVATED: &str = "sluice.internal/deactivated";
+
+/// On a ClusterQueue: `true` lets jobs pass a head that does not fit where that does not delay it, and no others.
+pub const BACKFILL: &str = "sluice.internal/backfill";
+/// On a StrictFIFO ClusterQueue: `true` lets a head that does not fit block only those that could use a flavor it waits for.
+pub const FIFO_PER_POOL: &str = "sluice.internal/fifo-per-pool";
+/// On a ClusterQueue: a duration; waiting for so long is worth one step of priority.
+pub const AGEING_INTERVAL: &str = "sluice.internal/ageing-interval";
+/// On a ClusterQueue with [`AGEING_INTERVAL`]: how many steps waiting is worth at most, a positive integer.
+pub const AGEING_MAX_STEPS: &str = "sluice.internal/ageing-max-steps";
+/// On a ClusterQueue: a duration; a job that has run for less is not preempted.
+pub const MINIMUM_RUN_TIME: &str = "sluice.internal/minimum-run-time";
+/// On a ClusterQueue: a duration; when quota is lowered, usage above it is evicted after that.
+pub const SHRINK_TO_QUOTA_AFTER: &str = "sluice.internal/shrink-to-quota-after";
 
 /// On a Job: the smallest parallelism it accepts when its full parallelism does not fit; a positive integer.
 pub const JOB_MIN_PARALLELISM: &str = "kueue.x-k8s.io/job-min-parallelism";

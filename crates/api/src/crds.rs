@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::schema::tidy_root;
 use crate::term::Term;
-use crate::v1beta2::{ClusterQueue, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
+use crate::v1beta2::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
 
 /// All CRDs, in the order of their names.
 ///
@@ -15,6 +15,7 @@ use crate::v1beta2::{ClusterQueue, LocalQueue, ResourceFlavor, WorkloadPriorityC
 pub fn crds() -> Result<Vec<CustomResourceDefinition>, serde_json::Error> {
     [
         ClusterQueue::crd(),
+        Cohort::crd(),
         LocalQueue::crd(),
         ResourceFlavor::crd(),
         Term::crd(),

@@ -9,7 +9,9 @@
 mod absent;
 pub mod annotations;
 pub mod conditions;
+pub mod configuration;
 mod crds;
+pub mod duration;
 pub mod labels;
 mod open_enum;
 mod quantity_text;

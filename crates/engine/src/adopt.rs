@@ -14,11 +14,19 @@ impl Engine {
         let queue = self.queues.get(local_queue.queue()?)?;
         let (tree, node) = queue.place?;
         let tree = self.forest.trees.get(tree)?;
-        let plan = Plan::new(&unit.pod_sets, &queue.groups, tree, node, &self.cells, &self.flavors);
+        let plan = Plan::new(
+            &unit.pod_sets,
+            &queue.groups,
+            tree,
+            node,
+            queue.fungibility(),
+            &self.cells,
+            &self.flavors,
+        );
         if plan.is_uncovered() {
             return None;
         }
-        let (chosen, _) = plan.first_choices(|_| i128::MAX).ok()?;
+        let (chosen, _) = plan.first_choices(|_| i128::MAX)?;
         let (pod_sets, _) = plan.assignment(&unit.pod_sets, &chosen, tree, &self.cells);
         Some(Admission {
             uid: unit.uid,

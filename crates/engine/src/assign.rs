@@ -10,8 +10,9 @@ use crate::flavors::{FlavorSpec, Mismatch};
 use crate::ids::Name;
 use crate::quota::{CellId, Cells, FlavorId, ResourceId};
 use crate::report::{PodSetAssignment, WaitKind};
-use crate::spec::PodSetSpec;
-use crate::tree::{NodeId, Slot, Tree};
+use crate::search::Found;
+use crate::spec::{Fungibility, PodSetSpec, Search};
+use crate::tree::{Book, NodeId, Slot, Tree};
 
 /// The reserved resource that counts pods: asked for by every pod set of a queue that has quota for it, and never
 /// by a request of that name.
@@ -109,6 +110,7 @@ impl Plan {
         groups: &[Group],
         tree: &Tree,
         node: NodeId,
+        fungibility: Fungibility,
         cells: &Cells,
         flavors: &Column<FlavorId, Option<FlavorSpec>>,
     ) -> Self {
@@ -136,7 +138,7 @@ impl Plan {
             entangled,
             hopeless: None,
         };
-        let stuck = plan.first_ask_without(|slot| tree.state(node, slot).potential);
+        let stuck = plan.stuck_when_empty(tree, node, fungibility);
         plan.hopeless = stuck.map(|(ask, _)| {
             let usable = plan.asks[ask].choices.iter().any(|choice| choice.admitted.is_ok());
             if usable { Hopeless::TooLarge } else { Hopeless::NoFlavor }
@@ -144,30 +146,83 @@ impl Plan {
         plan
     }
 
-    /// The first ask that no flavor serves when at most `bound` may be used of each slot, and what those before it would
-    /// take by the first flavor that serves each.
-    pub(crate) fn first_ask_without(&self, bound: impl Fn(Slot) -> i128) -> Option<(usize, Taken)> {
-        self.first_choices(bound).err()
+    /// The ask that no flavor serves even while nobody in the tree holds anything, if there is one, and what those before
+    /// it take then.
+    pub(crate) fn stuck_when_empty(
+        &self,
+        tree: &Tree,
+        node: NodeId,
+        fungibility: Fungibility,
+    ) -> Option<(usize, Taken)> {
+        let mut taken = Taken::default();
+        for (index, ask) in self.asks.iter().enumerate() {
+            let mut best: Option<(u32, usize)> = None;
+            for (at, choice) in ask.choices.iter().enumerate() {
+                let mut wants = ask.wants(choice, &taken);
+                if choice.admitted.is_err()
+                    || wants.any(|(slot, need)| need > tree.state(node, slot).potential.min(LARGEST))
+                {
+                    continue;
+                }
+                let levels = ask.wants(choice, &taken);
+                let level = levels.map(|(slot, need)| tree.level_when_empty(node, slot, need)).max();
+                let level = level.unwrap_or(0);
+                if best.is_none_or(|(least, _)| level < least) {
+                    best = Some((level, at));
+                }
+                if level == 0 || fungibility.when_can_borrow == Search::Stop {
+                    break;
+                }
+            }
+            let Some((_, at)) = best else {
+                return Some((index, taken));
+            };
+            ask.take(at, &mut taken);
+        }
+        None
     }
 
-    /// The first flavor that serves each ask when at most `bound` may be used of each slot; or as above.
-    pub(crate) fn first_choices(&self, bound: impl Fn(Slot) -> i128) -> Result<(Vec<usize>, Taken), (usize, Taken)> {
+    /// The choices of these flavors, one for each ask, with what they take and its level, if that fits now.
+    pub(crate) fn with_flavors(&self, flavors: &[FlavorId], tree: &Tree, node: NodeId) -> Option<Found> {
+        if flavors.len() != self.asks.len() {
+            return None;
+        }
+        let mut taken = Taken::default();
+        let mut chosen = Vec::with_capacity(flavors.len());
+        for (ask, flavor) in self.asks.iter().zip(flavors) {
+            let is_it = |choice: &Choice| choice.flavor == *flavor && choice.admitted.is_ok();
+            let at = ask.choices.iter().position(is_it)?;
+            ask.take(at, &mut taken);
+            chosen.push(at);
+        }
+        let needs = taken.into_needs();
+        let fits =
+            |(slot, need): &(Slot, i128)| *need <= LARGEST && tree.bar(node, *slot, *need, Book::Planned).is_none();
+        let level = needs.iter().map(|(slot, need)| tree.level(node, *slot, *need)).max();
+        needs.iter().all(fits).then(|| Found {
+            level: level.unwrap_or(0),
+            chosen,
+            needs,
+            victims: Vec::new(),
+        })
+    }
+
+    /// The first flavor that serves each ask when at most `bound` may be used of each slot, and what they take.
+    pub(crate) fn first_choices(&self, bound: impl Fn(Slot) -> i128) -> Option<(Vec<usize>, Taken)> {
         let mut taken = Taken::default();
         let mut chosen = Vec::with_capacity(self.asks.len());
-        for (index, ask) in self.asks.iter().enumerate() {
+        for ask in &self.asks {
             let serves = |choice: &Choice| {
                 choice.admitted.is_ok()
                     && ask
                         .wants(choice, &taken)
                         .all(|(slot, need)| need <= bound(slot).min(LARGEST))
             };
-            let Some(at) = ask.choices.iter().position(serves) else {
-                return Err((index, taken));
-            };
+            let at = ask.choices.iter().position(serves)?;
             ask.take(at, &mut taken);
             chosen.push(at);
         }
-        Ok((chosen, taken))
+        Some((chosen, taken))
     }
 
     /// Why it waits when it does not fit.

@@ -262,7 +262,15 @@ impl Engine {
             }
             let Some((_, node)) = queue.place else { continue };
             let pod_sets = least(&self.shapes.get(key.shape));
-            let plan = Plan::new(&pod_sets, &queue.groups, tree, node, &self.cells, &self.flavors);
+            let plan = Plan::new(
+                &pod_sets,
+                &queue.groups,
+                tree,
+                node,
+                queue.fungibility(),
+                &self.cells,
+                &self.flavors,
+            );
             if self.ask_in(tree, id, head, key, &plan).is_ok() {
                 return Err(AuditError::Idle {
                     queue: queue.name.clone(),

@@ -113,6 +113,8 @@ impl Engine {
             if times > 0 {
                 tree.watches.charged(slot, &mut woken);
             } else {
+                // With claims on top, less may be seen further up as well.
+                let last = if tree.standing.is_empty() { last } else { NodeId::ROOT };
                 released(tree, node, last, slot, &mut woken);
             }
         }
@@ -122,7 +124,6 @@ impl Engine {
                 tree.watches.others_changed(queue, &mut woken);
             }
         }
-        self.dirty.extend(tree.standing.iter().copied());
         self.wake_all(&woken);
     }
 
@@ -172,6 +173,9 @@ impl Engine {
         let Some(unit) = self.units.get(id) else { return };
         let (uid, local_queue) = (unit.uid, unit.local_queue);
         let Some(held) = self.units.held(id) else { return };
+        if held.phase != Phase::Admitted {
+            return;
+        }
         for deadline in &held.deadlines {
             self.deadlines.remove(&(deadline.at, id));
         }
@@ -213,7 +217,6 @@ impl Engine {
         let mut woken = Vec::new();
         tree.watches.victim(queue, priority, &mut woken);
         tree.watches.shares_changed(&mut woken);
-        self.dirty.extend(tree.standing.iter().copied());
         self.wake_all(&woken);
     }
 }

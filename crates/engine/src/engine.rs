@@ -1,6 +1,8 @@
 //! The engine's state, and how events change it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
 
 use crate::arena::Column;
 use crate::flavors::FlavorSpec;
@@ -59,9 +61,9 @@ pub struct Engine {
 /// What changed since the caller last asked.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    queues: BTreeMap<Name, QueueId>,
-    local_queues: BTreeMap<LocalQueueKey, LocalQueueId>,
-    pub(crate) units: BTreeSet<Uid>,
+    queues: Vec<Name>,
+    local_queues: Vec<LocalQueueKey>,
+    pub(crate) units: FxHashSet<Uid>,
 }
 
 /// What a unit was before it was taken out.
@@ -135,24 +137,30 @@ impl Engine {
     /// What changed since this was last called, and forgets it.
     pub fn take_changed(&mut self) -> Changed {
         let Changes {
-            queues,
-            local_queues,
+            mut queues,
+            mut local_queues,
             units,
         } = std::mem::take(&mut self.changes);
-        for id in queues.values() {
-            if let Some(queue) = self.queues.get_mut(*id) {
+        queues.sort_unstable();
+        queues.dedup();
+        for name in &queues {
+            if let Some(queue) = self.queues.find(name).and_then(|id| self.queues.get_mut(id)) {
                 queue.changed = false;
             }
         }
-        for id in local_queues.values() {
-            if let Some(local_queue) = self.local_queues.get_mut(*id) {
-                local_queue.changed = false;
+        local_queues.sort_unstable();
+        local_queues.dedup();
+        for key in &local_queues {
+            if let Some(local) = self.local_queues.find(key).and_then(|id| self.local_queues.get_mut(id)) {
+                local.changed = false;
             }
         }
+        let mut units: Vec<Uid> = units.into_iter().collect();
+        units.sort_unstable();
         Changed {
-            queues: queues.into_keys().collect(),
-            local_queues: local_queues.into_keys().collect(),
-            units: units.into_iter().collect(),
+            queues,
+            local_queues,
+            units,
         }
     }
 
@@ -166,7 +174,7 @@ impl Engine {
             && !queue.changed
         {
             queue.changed = true;
-            self.changes.queues.insert(queue.name.clone(), id);
+            self.changes.queues.push(queue.name.clone());
         }
     }
 
@@ -175,7 +183,7 @@ impl Engine {
             && !local_queue.changed
         {
             local_queue.changed = true;
-            self.changes.local_queues.insert(local_queue.key.clone(), id);
+            self.changes.local_queues.push(local_queue.key.clone());
         }
     }
 
@@ -342,7 +350,10 @@ impl Engine {
             return;
         }
         let local_queue = self.local_queues.ensure(&spec.local_queue);
-        if !self.memory.told_to_stop.remove(&spec.uid) {
+        let assumed = known
+            .and_then(|id| self.units.held(id))
+            .is_some_and(|held| held.phase == Phase::Assumed);
+        if !self.memory.told_to_stop.remove(&spec.uid) && !assumed {
             self.outside_event();
         }
         let former = known.and_then(|id| self.take_out(id));
@@ -422,8 +433,9 @@ impl Engine {
         let (follows_up, same_books) = match before {
             Some((from, before)) if from == local_queue && *before == *held => return,
             Some((from, before)) => {
-                let same = from == local_queue && before.queue == queue && before.charges == held.charges;
-                (is_follow_up(before, &held), same)
+                let same_books = from == local_queue && before.queue == queue && before.charges == held.charges;
+                let follows_up = before.priority == held.priority && before.queued_at == held.queued_at;
+                (same_books && follows_up, same_books)
             }
             None => (false, false),
         };
@@ -495,11 +507,4 @@ impl Engine {
         self.units.get_mut(id)?.body = Body::Charged(held);
         Some(local_queue)
     }
-}
-
-/// Whether a report of a charged unit only follows what was decided here, or how far it came.
-fn is_follow_up(known: &Held, held: &Held) -> bool {
-    known.queue == held.queue
-        && known.charges == held.charges
-        && (known.phase == Phase::Assumed || known.priority == held.priority)
 }

@@ -86,7 +86,9 @@ impl Engine {
             reason: reason.unwrap_or(WaitReason::Pending),
         };
         if let (true, Some(queue)) = (is_stuck, queue_id) {
-            told.reason = self.lack(queue, turn).unwrap_or(WaitReason::Pending);
+            told.reason = self
+                .lack(queue, turn)
+                .unwrap_or_else(|| self.just_waits_for_quota(waiting));
         }
         Some(told)
     }
@@ -207,6 +209,16 @@ impl Engine {
         })
     }
 
+    /// For the head of a StrictFIFO queue that reserved before others made room in the same pass: the next one sees it.
+    fn just_waits_for_quota(&self, waiting: &WaitingUnit) -> WaitReason {
+        let shape = self.shapes.get(waiting.shape);
+        WaitReason::WaitingForQuota {
+            pod_set: shape.first().map_or_else(|| "".into(), |pod_set| pod_set.name.clone()),
+            shortages: Vec::new(),
+            mismatches: Vec::new(),
+        }
+    }
+
     /// What a unit lacks that has no outcome, with the claims of others in the books; none if it has one.
     fn lack(&self, id: QueueId, turn: Turn) -> Option<WaitReason> {
         let class = self.class_of_unit(turn.unit)?;
@@ -216,7 +228,15 @@ impl Engine {
         let queue = self.queues.get(id)?;
         let (tree_id, node) = queue.place?;
         let tree = self.forest.trees.get(tree_id)?;
-        let plan = Plan::new(&pod_sets, &queue.groups, tree, node, &self.cells, &self.flavors);
+        let plan = Plan::new(
+            &pod_sets,
+            &queue.groups,
+            tree,
+            node,
+            queue.fungibility(),
+            &self.cells,
+            &self.flavors,
+        );
         let pod_set = |index: usize| {
             shape
                 .get(index)
@@ -243,7 +263,7 @@ impl Engine {
         let available = |slot: Slot| tree.available(node, slot, Book::Planned);
         let (index, taken) = match stuck {
             Some(stuck) => (stuck.ask, stuck.taken),
-            None => plan.first_ask_without(potential)?,
+            None => plan.stuck_when_empty(tree, node, queue.fungibility())?,
         };
         let ask = plan.ask(index)?;
         let pod_set = pod_set(ask.pod_set);

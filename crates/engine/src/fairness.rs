@@ -120,7 +120,7 @@ impl Ground<'_> {
         let mut taken = Vec::new();
         let mut enough = self.take_by(rules.first, asker, needs, &lacking, &mut left, &mut taken);
         if let (false, Some(rule)) = (enough, rules.second) {
-            enough = self.take_again(rule, asker, needs, &mut left, &mut taken);
+            enough = self.take_again(rule, asker, needs, &lacking, &mut left, &mut taken);
         }
         let victims = if enough {
             let mut kept = taken;
@@ -181,7 +181,7 @@ impl Ground<'_> {
         taken: &mut Vec<(Victim, NodeId)>,
     ) -> bool {
         let mut failed = Left::new();
-        while let Some(node) = self.pick(asker, left) {
+        while let Some(node) = self.pick(asker, lacking, left) {
             let within = !lacking
                 .iter()
                 .any(|slot| self.tree.state(asker.node, *slot).borrows_with(0));
@@ -214,10 +214,11 @@ impl Ground<'_> {
         rule: ShareRule,
         asker: &Asker,
         needs: &[(Slot, i128)],
+        lacking: &[Slot],
         left: &mut Left,
         taken: &mut Vec<(Victim, NodeId)>,
     ) -> bool {
-        while let Some(node) = self.pick(asker, left) {
+        while let Some(node) = self.pick(asker, lacking, left) {
             let Some(rank) = left.remove(&node).and_then(|mut candidates| candidates.pop_front()) else {
                 continue;
             };
@@ -253,11 +254,13 @@ impl Ground<'_> {
     }
 
     /// The ClusterQueue whose candidates are next: from the root down to the member with the greatest share.
-    fn pick(&self, asker: &Asker, left: &Left) -> Option<NodeId> {
-        let own_side: Vec<NodeId> = self.tree.path(asker.node).collect();
+    fn pick(&self, asker: &Asker, lacking: &[Slot], left: &Left) -> Option<NodeId> {
         let mut first: BTreeMap<NodeId, Rank> = BTreeMap::new();
         for (node, candidates) in left {
             let Some(rank) = candidates.front() else { continue };
+            if !self.still_borrows(*node, asker.node, lacking) {
+                continue;
+            }
             for above in self.tree.path(*node) {
                 let known = first.entry(above).or_insert(*rank);
                 *known = (*known).min(*rank);
@@ -267,8 +270,7 @@ impl Ground<'_> {
         while self.tree.node(node).queue.is_none() {
             let members = self.tree.node(node).children.iter().filter_map(|member| {
                 let rank = first.get(member)?;
-                let share = share(self.tree, *member);
-                (own_side.contains(member) || !share.is_zero()).then_some((Reverse(share), *rank, *member))
+                Some((Reverse(share(self.tree, *member)), *rank, *member))
             });
             node = members.min().map(|(_, _, member)| member)?;
         }

@@ -17,6 +17,8 @@ use crate::tree::{Book, Given, NodeId, Tree, TreeId};
 #[derive(Debug, Default)]
 pub(crate) struct Forest {
     pub(crate) trees: Arena<TreeId, Tree>,
+    /// Trees in which units had claims at the end of the last pass.
+    pub(crate) standing: BTreeSet<TreeId>,
     /// The Cohort objects.
     specs: BTreeMap<Name, CohortSpec>,
     /// Where each cohort is that exists or has members.
@@ -242,6 +244,7 @@ impl Engine {
             more.retain(|cohort| !pool.cohorts.contains(cohort));
             cohorts = more;
             for tree in trees {
+                self.forest.standing.remove(&tree);
                 if let Some(gone) = self.forest.trees.remove(tree) {
                     let members = gone.nodes().filter_map(|(_, node)| node.queue);
                     queues.extend(members.filter(|id| !pool.queues.contains(id)));

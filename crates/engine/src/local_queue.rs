@@ -1,6 +1,8 @@
 //! LocalQueues: where users hand units in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, define_id};
 use crate::ids::LocalQueueKey;
@@ -48,7 +50,7 @@ impl LocalQueue {
 #[derive(Debug, Default)]
 pub(crate) struct LocalQueues {
     arena: Arena<LocalQueueId, LocalQueue>,
-    ids: BTreeMap<LocalQueueKey, LocalQueueId>,
+    ids: FxHashMap<LocalQueueKey, LocalQueueId>,
 }
 
 impl LocalQueues {
@@ -95,8 +97,10 @@ impl LocalQueues {
         self.arena.get_mut(id)
     }
 
-    /// In the order of their keys.
+    /// In the order of their keys, which costs sorting them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LocalQueueId, &LocalQueue)> {
-        self.ids.values().filter_map(|id| Some((*id, self.arena.get(*id)?)))
+        let mut all: Vec<(&LocalQueueKey, LocalQueueId)> = self.ids.iter().map(|(key, id)| (key, *id)).collect();
+        all.sort_unstable();
+        all.into_iter().filter_map(|(_, id)| Some((id, self.arena.get(id)?)))
     }
 }

@@ -22,7 +22,16 @@ pub(crate) struct Memory {
 #[derive(Clone, Copy, Debug)]
 struct Evicted {
     epoch: u64,
-    by: Uid,
+    by: Evictor,
+    /// The priority that it had then.
+    priority: i32,
+}
+
+/// Who evicted a unit, and at which priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Evictor {
+    pub(crate) uid: Uid,
+    pub(crate) priority: i32,
 }
 
 impl Memory {
@@ -35,17 +44,23 @@ impl Memory {
                 .is_some_and(|evicted| evicted.epoch == self.epoch)
     }
 
-    pub(crate) fn evicted_by(&self, uid: Uid) -> Option<Uid> {
-        self.evictions.get(&uid).map(|evicted| evicted.by)
+    /// Who evicted a unit last, as long as it has the priority that it had then.
+    pub(crate) fn evicted_by(&self, uid: Uid, priority: i32) -> Option<Evictor> {
+        let last = self.evictions.get(&uid)?;
+        (last.priority == priority).then_some(last.by)
     }
 
     pub(crate) fn note_stop(&mut self, uid: Uid) {
         self.told_to_stop.insert(uid);
     }
 
-    pub(crate) fn note_preemption(&mut self, uid: Uid, by: Uid) {
-        let epoch = self.epoch;
-        self.evictions.insert(uid, Evicted { epoch, by });
+    pub(crate) fn note_preemption(&mut self, uid: Uid, priority: i32, by: Evictor) {
+        let evicted = Evicted {
+            epoch: self.epoch,
+            by,
+            priority,
+        };
+        self.evictions.insert(uid, evicted);
         self.spent.insert(uid);
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::assign::Plan;
-use crate::ids::Uid;
+use crate::memory::Evictor;
 use crate::ranked::{Ranked, Turn};
 use crate::report::WaitKind;
 use crate::search::Stuck;
@@ -21,7 +21,7 @@ pub(crate) struct ClassKey {
     pub(crate) shape: ShapeId,
     pub(crate) priority: i32,
     /// The unit that evicted them last, which they may not evict.
-    pub(crate) evicted_by: Option<Uid>,
+    pub(crate) evicted_by: Option<Evictor>,
     /// They had a claim once: these are asked again whenever something changes, whatever their likes wait for.
     pub(crate) claims: bool,
 }

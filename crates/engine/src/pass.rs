@@ -7,8 +7,9 @@ use crate::books::released;
 use crate::engine::Engine;
 use crate::fairness::{Entrant, winner};
 use crate::ids::{Name, Time, Uid};
+use crate::memory::Evictor;
 use crate::parking::ClassKey;
-use crate::queue::{Claim, Queue, QueueId};
+use crate::queue::{Claim, Kept, Queue, QueueId};
 use crate::ranked::Turn;
 use crate::report::{Action, Admission, Eviction, EvictionCause, Pass, WaitKind};
 use crate::search::{Found, Stuck};
@@ -155,18 +156,13 @@ impl Engine {
         self.settings.block_admission && self.unready > 0
     }
 
-    /// The queues to be asked: those in which something may have changed, and in their trees those with claims, which
-    /// are decided anew.
+    /// The queues to be asked: those in which something may have changed, and those with claims, which are decided anew.
     fn begin_cycles(&mut self) -> BTreeSet<QueueId> {
         if self.is_held_back() {
             self.unsettled.extend(self.dirty.iter().copied());
             return std::mem::take(&mut self.dirty);
         }
-        let mut trees = BTreeSet::new();
-        for id in &self.dirty {
-            trees.extend(self.queues.get(*id).and_then(|queue| queue.place).map(|(tree, _)| tree));
-        }
-        for tree in trees {
+        for tree in std::mem::take(&mut self.forest.standing) {
             self.void_claims(tree);
         }
         self.unsettled.extend(self.dirty.iter().copied());
@@ -208,7 +204,7 @@ impl Engine {
         let strict = queue.is_strict();
         loop {
             let queue = self.queues.get(id)?;
-            let mut preemptors = queue.preemptors.iter().filter(|_| !strict).filter_map(|turn| {
+            let mut preemptors = queue.preemptors.keys().filter(|_| !strict).filter_map(|turn| {
                 let class = self.class_of_unit(turn.unit)?;
                 let known = queue.parking.class(class)?;
                 let askable = known.parked.is_none() && known.units.contains(turn);
@@ -230,17 +226,32 @@ impl Engine {
                     });
                 }
                 Err(stuck) => {
-                    if sticky && !self.is_first_of_class(id, class, turn) {
-                        course.tried.insert(turn.unit);
-                        continue;
-                    }
                     if strict && let Some(nominee) = self.reserve(id, turn, class) {
                         return Some(nominee);
                     }
-                    self.park(id, class, *stuck, strict);
+                    if class.claims {
+                        self.rejoin(id, turn, class);
+                    } else if sticky && !self.is_first_of_class(id, class, turn) {
+                        course.tried.insert(turn.unit);
+                    } else {
+                        self.park(id, class, *stuck, strict);
+                    }
                 }
             }
         }
+    }
+
+    /// Puts a unit that has no claim any more back among its likes.
+    fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassKey) {
+        if let Some(waiting) = self.units.waiting_mut(turn.unit) {
+            waiting.claims = false;
+        }
+        let plain = ClassKey { claims: false, ..class };
+        if let Some(queue) = self.queues.get_mut(id) {
+            queue.parking.remove(class, &turn);
+            queue.parking.insert(plain, turn);
+        }
+        self.touched.push(turn.uid);
     }
 
     fn is_first_of_class(&self, id: QueueId, class: ClassKey, turn: Turn) -> bool {
@@ -251,6 +262,9 @@ impl Engine {
     /// What would become of a unit, with fewer pods if need be.
     fn ask(&mut self, id: QueueId, turn: Turn, class: ClassKey) -> Result<(Found, Option<i64>), Box<Stuck>> {
         self.ensure_plan(id, class);
+        if let Some(kept) = self.ask_kept(id, turn, class) {
+            return Ok(kept);
+        }
         let shape = self.shapes.get(class.shape);
         let full = self.ask_plan(id, turn, class, None);
         let Some(flexible) = shape.iter().position(|pod_set| pod_set.min_count.is_some()) else {
@@ -285,6 +299,23 @@ impl Engine {
         result
     }
 
+    /// What a preemptor evicted others for, if it fits now.
+    fn ask_kept(&self, id: QueueId, turn: Turn, class: ClassKey) -> Option<(Found, Option<i64>)> {
+        let queue = self.queues.get(id)?;
+        let kept = queue.preemptors.get(&turn)?.as_ref()?;
+        let shape = self.shapes.get(class.shape);
+        let flexible = shape.iter().position(|pod_set| pod_set.min_count.is_some());
+        let reduced = match (kept.reduced, flexible) {
+            (Some(count), Some(flexible)) => Some(self.reduced_plan(id, &shape, flexible, count)?),
+            _ => None,
+        };
+        let own = queue.parking.class(class)?.plan.as_ref();
+        let plan = reduced.as_ref().or(own)?;
+        let (tree, node) = queue.place?;
+        let found = plan.with_flavors(&kept.flavors, self.forest.trees.get(tree)?, node)?;
+        Some((found, kept.reduced))
+    }
+
     /// The plan of a shape with fewer pods in one pod set.
     pub(crate) fn reduced_plan(&self, id: QueueId, shape: &[PodSetSpec], flexible: usize, count: i64) -> Option<Plan> {
         let queue = self.queues.get(id)?;
@@ -296,6 +327,7 @@ impl Engine {
             &queue.groups,
             tree,
             node,
+            queue.fungibility(),
             &self.cells,
             &self.flavors,
         ))
@@ -307,11 +339,20 @@ impl Engine {
             return;
         };
         let Some((_, node)) = queue.place else { return };
+        let fungibility = queue.fungibility();
         if let Some(class) = queue.parking.class_mut(key)
             && class.plan.is_none()
         {
             let shape = self.shapes.get(key.shape);
-            class.plan = Some(Plan::new(&shape, &queue.groups, tree, node, &self.cells, &self.flavors));
+            class.plan = Some(Plan::new(
+                &shape,
+                &queue.groups,
+                tree,
+                node,
+                fungibility,
+                &self.cells,
+                &self.flavors,
+            ));
         }
     }
 
@@ -372,7 +413,7 @@ impl Engine {
         if spec.cohort.is_none() || spec.preemption.reclaim == Reclaim::Any || plan.hopeless().is_some() {
             return None;
         }
-        let (chosen, taken) = plan.first_choices(|slot| tree.state(node, slot).potential).ok()?;
+        let (chosen, taken) = plan.first_choices(|slot| tree.state(node, slot).potential)?;
         let needs = taken.into_needs();
         let own = needs
             .iter()
@@ -409,7 +450,14 @@ impl Engine {
     }
 
     /// Takes the nominees one by one in the order that the rules say.
-    fn take_all(&mut self, mut nominees: Vec<Nominee>, course: &mut Course) {
+    fn take_all(&mut self, nominees: Vec<Nominee>, course: &mut Course) {
+        // Room that was made for somebody is that unit's, whoever else would come first.
+        let (mut preemptors, mut nominees): (Vec<Nominee>, Vec<Nominee>) =
+            nominees.into_iter().partition(|nominee| self.is_preemptor(nominee));
+        preemptors.sort_unstable_by_key(|nominee| nominee.turn);
+        for nominee in preemptors {
+            self.take(&nominee, course);
+        }
         if self.settings.fair_sharing.is_none() {
             nominees.sort_unstable_by_key(|nominee| (nominee.found.level, nominee.turn));
             for nominee in nominees {
@@ -429,6 +477,11 @@ impl Engine {
                 self.take(&nominee, course);
             }
         }
+    }
+
+    fn is_preemptor(&self, nominee: &Nominee) -> bool {
+        let queue = self.queues.get(nominee.queue);
+        queue.is_some_and(|queue| queue.preemptors.contains_key(&nominee.turn))
     }
 
     /// What trees are ordered by: the first name of their queues.
@@ -473,16 +526,39 @@ impl Engine {
                     queue: queue.clone().unwrap_or_default(),
                     reason: victim.reason,
                 };
+                let priority = self.units.held(victim.unit).map_or(0, |held| held.priority);
                 if let Some(eviction) = self.evict(victim.unit, cause) {
-                    self.memory.note_preemption(eviction.uid, nominee.turn.uid);
+                    let by = Evictor {
+                        uid: nominee.turn.uid,
+                        priority: nominee.class.priority,
+                    };
+                    self.memory.note_preemption(eviction.uid, priority, by);
                     course.actions.push(Action::Evict(eviction));
                 }
             }
+            let kept = self.keep(nominee);
             if let Some(queue) = self.queues.get_mut(nominee.queue) {
-                queue.preemptors.insert(nominee.turn);
+                queue.preemptors.insert(nominee.turn, kept);
             }
             self.claim(nominee, course);
         }
+    }
+
+    /// What a preemptor evicts others for.
+    fn keep(&self, nominee: &Nominee) -> Option<Kept> {
+        // A plan for fewer pods has the same asks with the same choices.
+        let plan = self
+            .queues
+            .get(nominee.queue)?
+            .parking
+            .class(nominee.class)?
+            .plan
+            .as_ref()?;
+        let flavors = plan.asks.iter().zip(&nominee.found.chosen);
+        Some(Kept {
+            flavors: flavors.map(|(ask, at)| ask.choices[*at].flavor).collect(),
+            reduced: nominee.reduced,
+        })
     }
 
     fn fits(&self, nominee: &Nominee, book: Book) -> bool {
@@ -592,8 +668,11 @@ impl Engine {
             queue.claims.insert(turn, claim);
             let place = queue.place;
             self.wake_all(&[(id, class)]);
-            if let Some(tree) = place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+            if let Some((tree_id, _)) = place
+                && let Some(tree) = self.forest.trees.get_mut(tree_id)
+            {
                 tree.standing.insert(id);
+                self.forest.standing.insert(tree_id);
             }
         }
     }

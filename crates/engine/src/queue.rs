@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashMap;
+
 use crate::arena::{Arena, Column, define_id};
 use crate::assign::{Group, GroupFlavor};
 use crate::flavors::FlavorSpec;
@@ -37,8 +39,8 @@ pub(crate) struct Queue {
     pub(crate) books: Books,
     /// Its admitted units, in the order in which others evict them.
     pub(crate) running: BTreeSet<Rank>,
-    /// Units that evicted others and still wait.
-    pub(crate) preemptors: BTreeSet<Turn>,
+    /// Units that evicted others and still wait, and what they did it for.
+    pub(crate) preemptors: BTreeMap<Turn, Option<Kept>>,
     /// Claims of its units at the end of the last pass.
     pub(crate) claims: BTreeMap<Turn, Claim>,
     /// All units that wait in it, those set aside included.
@@ -52,6 +54,15 @@ pub(crate) struct Queue {
     pub(crate) resettle: bool,
     /// Whom the others were last said to be behind, in a StrictFIFO queue.
     pub(crate) reported_head: Option<Uid>,
+}
+
+/// What a preemptor would be given: forgotten when its queue changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// The flavor for each ask of its plan.
+    pub(crate) flavors: Vec<FlavorId>,
+    /// How many pods, if fewer than it asks for.
+    pub(crate) reduced: Option<i64>,
 }
 
 /// What a waiting unit keeps others from taking while it waits for what is going away.
@@ -73,7 +84,7 @@ impl Queue {
             place: None,
             books: Books::default(),
             running: BTreeSet::new(),
-            preemptors: BTreeSet::new(),
+            preemptors: BTreeMap::new(),
             claims: BTreeMap::new(),
             order: Ranked::default(),
             parking: Parking::default(),
@@ -122,6 +133,7 @@ impl Queue {
 
     /// Replaces the spec; what is in use stays.
     pub(crate) fn set_spec(&mut self, spec: Option<QueueSpec>, cells: &mut Cells) {
+        self.preemptors.values_mut().for_each(|kept| *kept = None);
         let groups = spec.as_ref().map_or(&[][..], |spec| &spec.groups);
         self.quotas = quotas(groups, cells);
         self.groups = groups
@@ -240,7 +252,7 @@ fn find_fault(spec: &QueueSpec) -> Option<String> {
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     arena: Arena<QueueId, Queue>,
-    ids: BTreeMap<Name, QueueId>,
+    ids: FxHashMap<Name, QueueId>,
 }
 
 impl Queues {
@@ -280,8 +292,10 @@ impl Queues {
         self.arena.get_mut(id)
     }
 
-    /// In the order of their names.
+    /// In the order of their names, which costs sorting them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
-        self.ids.values().filter_map(|id| Some((*id, self.arena.get(*id)?)))
+        let mut all: Vec<(&Name, QueueId)> = self.ids.iter().map(|(name, id)| (name, *id)).collect();
+        all.sort_unstable();
+        all.into_iter().filter_map(|(_, id)| Some((id, self.arena.get(id)?)))
     }
 }

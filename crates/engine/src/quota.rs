@@ -93,7 +93,8 @@ impl Sums {
 /// What the units of one holder hold, and how many they are.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Books {
-    cells: std::collections::BTreeMap<CellId, Sums>,
+    /// Sorted by cell; none is zero. There are few: a holder uses the cells of its own queue.
+    cells: Vec<(CellId, Sums)>,
     pub(crate) reserving: usize,
     pub(crate) admitted: usize,
 }
@@ -102,7 +103,11 @@ impl Books {
     /// Writes a unit in.
     pub(crate) fn charge(&mut self, charges: &[(CellId, Amount)], phase: Phase) {
         for (cell, amount) in charges {
-            self.cells.entry(*cell).or_default().add(amount.wide(), phase);
+            let at = self.cells.partition_point(|(known, _)| known < cell);
+            if self.cells.get(at).is_none_or(|(known, _)| known != cell) {
+                self.cells.insert(at, (*cell, Sums::default()));
+            }
+            self.cells[at].1.add(amount.wide(), phase);
         }
         self.reserving = self.reserving.saturating_add(1);
         self.admitted = self.admitted.saturating_add(usize::from(phase != Phase::Assumed));
@@ -111,10 +116,11 @@ impl Books {
     /// Strikes a unit out.
     pub(crate) fn release(&mut self, charges: &[(CellId, Amount)], phase: Phase) {
         for (cell, amount) in charges {
-            if let Some(sums) = self.cells.get_mut(cell) {
+            if let Ok(at) = self.cells.binary_search_by_key(cell, |(known, _)| *known) {
+                let sums = &mut self.cells[at].1;
                 sums.add(amount.wide().saturating_neg(), phase);
                 if *sums == Sums::default() {
-                    self.cells.remove(cell);
+                    self.cells.remove(at);
                 }
             }
         }
@@ -123,12 +129,13 @@ impl Books {
     }
 
     pub(crate) fn sums(&self, cell: CellId) -> Sums {
-        self.cells.get(&cell).copied().unwrap_or_default()
+        let at = self.cells.binary_search_by_key(&cell, |(known, _)| *known);
+        at.map_or_else(|_| Sums::default(), |at| self.cells[at].1)
     }
 
     /// The cells in use.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (CellId, Sums)> {
-        self.cells.iter().map(|(cell, sums)| (*cell, *sums))
+        self.cells.iter().copied()
     }
 }
 

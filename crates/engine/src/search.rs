@@ -258,8 +258,9 @@ impl Ground<'_> {
         if let Some((slot, _, bar)) = lacking().next() {
             wakes.rooms.push((slot, bar));
             if bar.shifting {
-                let below = self.tree.path(asker.node).take_while(|node| *node != bar.node);
-                wakes.releases.extend(below.map(|node| (node, slot)));
+                wakes
+                    .releases
+                    .extend(self.tree.path(asker.node).map(|node| (node, slot)));
             }
         }
         if asker.policy.within_queue == WithinQueue::Never && asker.policy.reclaim == Reclaim::Never {
@@ -279,10 +280,8 @@ impl Ground<'_> {
                 let own_side = self.tree.path(asker.node).filter(above);
                 wakes.releases.extend(own_side.map(|node| (node, slot)));
             }
+            // What evictions can give of one cell is of use only when the others have room.
             let within_reach = hunt.within_reach.get(&slot).copied().unwrap_or(0);
-            if within_reach == 0 {
-                continue;
-            }
             let left = need.saturating_sub(within_reach);
             match self.tree.bar(asker.node, slot, left, Book::Planned) {
                 Some(bar) if left > 0 => {

@@ -358,6 +358,20 @@ impl Tree {
         })
     }
 
+    /// The same while nobody in the tree holds anything.
+    pub(crate) fn level_when_empty(&self, queue: NodeId, slot: Slot, need: i128) -> u32 {
+        let (mut level, mut need) = (0, need);
+        for node in self.path(queue) {
+            let state = self.state(node, slot);
+            if self.nodes[node.index()].parent.is_none() || need <= state.subtree {
+                break;
+            }
+            need = need.saturating_sub(state.local.max(0)).max(0);
+            level = u32::saturating_add(level, 1);
+        }
+        level
+    }
+
     /// How many levels up a need of a ClusterQueue is met without borrowing, or the root is reached.
     pub(crate) fn level(&self, queue: NodeId, slot: Slot, need: i128) -> u32 {
         let mut level = 0;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::ids::{Time, Uid};
-use crate::memory::Memory;
+use crate::memory::{Evictor, Memory};
 use crate::queue::{QueueId, Queues};
 use crate::quota::CellId;
 use crate::report::PreemptionReason;
@@ -26,7 +26,7 @@ pub(crate) struct Asker {
     pub(crate) policy: Preemption,
     pub(crate) priority: i32,
     pub(crate) queued_at: Time,
-    pub(crate) evicted_by: Option<Uid>,
+    pub(crate) evicted_by: Option<Evictor>,
 }
 
 /// A unit to be evicted.
@@ -44,6 +44,15 @@ pub(crate) struct Rank {
     pub(crate) reserved_at: Reverse<Time>,
     pub(crate) uid: Uid,
     pub(crate) unit: UnitId,
+}
+
+impl Rank {
+    fn as_evictor(self) -> Evictor {
+        Evictor {
+            uid: self.uid,
+            priority: self.priority,
+        }
+    }
 }
 
 /// By which right a candidate may be taken.
@@ -263,8 +272,8 @@ impl Ground<'_> {
             self.units.held(rank.unit).is_some_and(|held| {
                 allowed(rank, held.queued_at)
                     && held.charges.iter().any(|(cell, _)| cells.contains(cell))
-                    && held.reserved_at.0.saturating_add(min_run_ms) <= self.now.0
-            }) && asker.evicted_by != Some(rank.uid)
+                    && (min_run_ms == 0 || held.reserved_at.0.saturating_add(min_run_ms) <= self.now.0)
+            }) && asker.evicted_by != Some(rank.as_evictor())
                 && !self.memory.is_spent(rank.uid)
         });
         evictable.copied().collect()
@@ -394,7 +403,7 @@ impl Ground<'_> {
     }
 
     /// Whether a ClusterQueue and every cohort between it and the common ancestor still borrow a lacking cell.
-    fn still_borrows(&self, node: NodeId, asker: NodeId, lacking: &[Slot]) -> bool {
+    pub(crate) fn still_borrows(&self, node: NodeId, asker: NodeId, lacking: &[Slot]) -> bool {
         let below = self
             .tree
             .path(node)

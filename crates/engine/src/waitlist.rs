@@ -17,7 +17,7 @@ impl Engine {
         ClassKey {
             shape: waiting.shape,
             priority: waiting.priority,
-            evicted_by: self.memory.evicted_by(uid),
+            evicted_by: self.memory.evicted_by(uid, waiting.priority),
             claims: waiting.claims,
         }
     }
@@ -128,7 +128,6 @@ impl Engine {
             return;
         };
         let (uid, local_queue) = (unit.uid, unit.local_queue);
-        self.outside_event();
         self.make_ready(id);
         if let Some(waiting) = self.units.waiting_mut(id) {
             waiting.standing = Standing::Ready;
@@ -159,7 +158,6 @@ impl Engine {
             released(tree, node, NodeId::ROOT, *slot, &mut woken);
         }
         tree.watches.shares_changed(&mut woken);
-        self.dirty.extend(tree.standing.iter().copied());
         self.wake_all(&woken);
     }
 }

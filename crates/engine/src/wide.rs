@@ -24,10 +24,6 @@ impl Share {
         }
     }
 
-    pub(crate) fn is_zero(self) -> bool {
-        self.under != 0 && self.over == 0
-    }
-
     pub(crate) fn is_infinite(self) -> bool {
         self.under == 0
     }
@@ -95,7 +91,8 @@ mod tests {
 
     #[test]
     fn something_over_nothing_is_infinite_and_nothing_is_zero() {
-        assert!(Share::new(3, 0).is_infinite() && Share::new(0, 0).is_zero());
+        assert!(Share::new(3, 0).is_infinite());
+        assert_eq!(Share::new(0, 0), Share::ZERO);
         assert_eq!(Share::new(1, 0), Share::new(9, 0));
         assert!(Share::new(u128::MAX, 1) < Share::INFINITE);
         assert_eq!(Share::new(1, 3).in_thousandths(), 334);

@@ -68,8 +68,21 @@ pub enum Happening {
     Evicted {
         /// One word.
         reason: String,
+        /// A second word that says more, or nothing.
+        cause: String,
         /// A sentence.
         message: String,
+        /// The ClusterQueue of the Job that gets the room, if one does.
+        preemptor: Option<Name>,
+        /// It is the Job's first eviction for this reason and cause, as far as is known here: the record names the last one only.
+        first: bool,
+    },
+    /// What it held when it was evicted is free again.
+    QuotaReturned {
+        /// Why it was evicted, in one word.
+        reason: String,
+        /// Milliseconds from the eviction to now.
+        after_ms: i64,
     },
     /// It ran without an admission and was stopped.
     SuspendedLate,
@@ -202,6 +215,7 @@ impl Index {
     pub(crate) fn set_aside(&mut self, uid: Uid, kind: WriteKind, message: String, now: Time) {
         let Some(unit) = self.units.get_mut(&uid) else { return };
         unit.intent = None;
+        unit.owed = None;
         let refusals = unit.aside.as_ref().map_or(0, |aside| aside.refusals);
         let retry_ms = doubled(FIRST_ASIDE_MS, refusals, LONGEST_ASIDE_MS);
         unit.aside = Some(Aside {
@@ -233,26 +247,40 @@ impl Index {
                     flavors,
                 }
             }
-            Goal::Evict { reason, message } => Happening::Evicted {
-                reason: (*reason).to_owned(),
-                message: message.clone(),
+            Goal::Evict(stopping) => Happening::Evicted {
+                reason: stopping.reason.to_owned(),
+                cause: stopping.cause.to_owned(),
+                message: stopping.message.clone(),
+                preemptor: stopping.preemptor.clone(),
+                first: self.units.get_mut(&uid).is_some_and(|unit| {
+                    let why = (stopping.reason.to_owned(), stopping.cause.to_owned());
+                    unit.evicted_for.insert(why)
+                }),
             },
+            Goal::Note(_) => return,
             Goal::SuspendLate => Happening::SuspendedLate,
             Goal::Adopt(_) => Happening::Adopted,
             Goal::Hold => Happening::Held,
         };
         let queue = match goal {
             Goal::Admit(admission) => Some(admission.queue.clone()),
+            Goal::Evict(_) => self.paying_queue(uid),
             _ => None,
         };
         self.notice_in(uid, queue, what);
+    }
+
+    /// The ClusterQueue that pays for a unit, by its record.
+    fn paying_queue(&self, uid: Uid) -> Option<Name> {
+        let record = recorded(&self.units.get(&uid)?.job).ours()?;
+        Some(record.cluster_queue.as_str().into()).filter(|queue: &Name| !queue.is_empty())
     }
 
     pub(crate) fn notice(&mut self, uid: Uid, what: Happening) {
         self.notice_in(uid, None, what);
     }
 
-    fn notice_in(&mut self, uid: Uid, queue: Option<Name>, what: Happening) {
+    pub(crate) fn notice_in(&mut self, uid: Uid, queue: Option<Name>, what: Happening) {
         let Some(unit) = self.units.get(&uid) else { return };
         let local_queue = lower::local_queue_of(&unit.job);
         let queue = queue

@@ -10,6 +10,7 @@ use sluice_jobs::record::{Record, State};
 use sluice_jobs::view::JobView;
 
 use crate::standing::recorded;
+use crate::stop::{Stopping, Then};
 use crate::unit::{Goal, Intent};
 use crate::{Index, Reign, lower};
 
@@ -49,6 +50,8 @@ pub enum WriteKind {
     Adopt,
     /// Note that its owner suspended it.
     Hold,
+    /// Note when its pods were ready.
+    Note,
 }
 
 impl WriteKind {
@@ -60,6 +63,7 @@ impl WriteKind {
             Self::SuspendLate => "suspend-late",
             Self::Adopt => "adopt",
             Self::Hold => "hold",
+            Self::Note => "note",
         }
     }
 }
@@ -96,8 +100,13 @@ impl Index {
             .engine
             .pass_at_most(now, backlog.saturating_sub(self.backlog.len()));
         for action in pass.actions {
-            if let Action::Admit(admission) = action {
-                self.intend(admission.uid, Goal::Admit(admission));
+            match action {
+                Action::Admit(admission) => {
+                    self.tallies.clear(admission.uid);
+                    self.intend(admission.uid, Goal::Admit(admission));
+                }
+                Action::Evict(eviction) => self.owe(&eviction, now),
+                _ => {}
             }
         }
         pass.next
@@ -197,8 +206,9 @@ impl Index {
     }
 
     fn build(&self, job: &JobView, goal: &Goal, reign: Reign, now: Time) -> Result<Built, PatchError> {
-        let stop = |reason: &str, message: &str| Stop {
+        let stop = |reason: &str, cause: &str, message: &str| Stop {
             reason: reason.to_owned(),
+            cause: cause.to_owned(),
             message: message.to_owned(),
             at: lower::timestamp(now),
         };
@@ -219,10 +229,18 @@ impl Index {
                 let why = flavors_in_words(admission);
                 (patch::admit(job, &self.admission_plan(job, admission), &record)?, why)
             }
-            Goal::Evict { reason, message } => (
-                patch::evict(job, &record(State::Evicting), stop(reason, message))?,
-                format!("{reason}: {message}"),
-            ),
+            Goal::Evict(stopping) => {
+                let Stopping {
+                    reason, cause, message, ..
+                } = stopping;
+                let end = match stopping.then {
+                    Then::Deactivate => patch::deactivate,
+                    Then::Wait | Then::BackOff { .. } => patch::evict,
+                };
+                let record = stopping.requeued(job, record(State::Evicting), now);
+                let write = end(job, &record, stop(reason, cause, message))?;
+                (write, format!("{reason}: {message}"))
+            }
             Goal::SuspendLate => {
                 let local_queue = lower::local_queue_of(job);
                 let write = patch::suspend_late(job, &record(State::Waiting), Some(&*local_queue.name))?;
@@ -241,9 +259,20 @@ impl Index {
             Goal::Hold => {
                 let message = "its owner suspended it";
                 (
-                    patch::hold(job, &record(State::Held), stop("Held", message))?,
+                    patch::hold(job, &record(State::Held), stop("Held", "", message))?,
                     message.to_owned(),
                 )
+            }
+            Goal::Note(readiness) => {
+                let noted = Record {
+                    pods_ready: Some(*readiness),
+                    ..record(State::Admitted)
+                };
+                let why = match readiness.lost_at {
+                    None => "its pods are ready",
+                    Some(_) => "a pod of it was lost",
+                };
+                (patch::note(job, &noted)?, why.to_owned())
             }
         };
         let queue = write.record.cluster_queue.as_str().into();

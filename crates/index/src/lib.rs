@@ -18,20 +18,27 @@
 //! - Whatever the order in which objects arrive, the final state is the same.
 
 mod answer;
+mod ask;
 mod decide;
 mod lower;
 mod namespaces;
 mod objects;
+mod quota;
 mod raise;
+mod readiness;
 mod report;
+mod settings;
 mod standing;
 mod status;
+mod stop;
+mod tally;
 mod unit;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use sluice_api::configuration::Configuration;
 use sluice_engine::{Engine, Name, Time, Uid};
 use sluice_jobs::view::JobView;
 
@@ -40,9 +47,11 @@ pub use decide::{Probe, Write, WriteKind};
 pub use namespaces::Ledger;
 pub use report::{Changes, WaitingUnit};
 pub use status::WantedStatus;
+pub use tally::Tally;
 
 use namespaces::Namespaces;
 use objects::Objects;
+use tally::Tallies;
 use unit::Unit;
 
 /// How many deleted Jobs are remembered: more than are deleted while one list of all Jobs is read.
@@ -55,7 +64,9 @@ pub type JobKey = (Name, Name);
 #[derive(Debug)]
 pub struct Index {
     engine: Engine,
+    tallies: Tallies,
     own_namespace: Name,
+    configuration: Configuration,
     namespaces: Namespaces,
     objects: Objects,
     units: FxHashMap<Uid, Unit>,
@@ -75,6 +86,8 @@ pub struct Index {
     probes: BTreeSet<(Time, Uid)>,
     reign: Option<Reign>,
     notices: Vec<Notice>,
+    /// Quota, or who shares it, changed since the last report: that can change the share of every member.
+    quota_changed: bool,
 }
 
 /// The right to decide, and under which term.
@@ -91,7 +104,9 @@ impl Index {
     pub fn new(own_namespace: &str) -> Self {
         Self {
             engine: Engine::new(),
+            tallies: Tallies::default(),
             own_namespace: own_namespace.into(),
+            configuration: Configuration::default(),
             namespaces: Namespaces::default(),
             objects: Objects::default(),
             units: FxHashMap::default(),
@@ -104,6 +119,7 @@ impl Index {
             probes: BTreeSet::new(),
             reign: None,
             notices: Vec::new(),
+            quota_changed: false,
         }
     }
 
@@ -130,6 +146,7 @@ impl Index {
         self.later.clear();
         for unit in self.units.values_mut() {
             unit.intent = None;
+            unit.owed = None;
             unit.aside = None;
         }
         self.relower_all(now);
@@ -221,7 +238,7 @@ impl Index {
                 continue;
             }
             if let Some(unit) = self.units.get_mut(&uid)
-                && unit.job.record_text() == job.record_text()
+                && unit.is_same_admission(&job)
             {
                 unit.record_seen = unit.record_seen.min(resource_version);
             }
@@ -256,7 +273,7 @@ impl Index {
                 siblings.retain(|sibling| *sibling != uid);
             }
         }
-        self.engine.apply(sluice_engine::Event::RemoveUnit(uid));
+        self.tell(sluice_engine::Event::RemoveUnit(uid));
     }
 
     fn relower_all(&mut self, now: Time) {

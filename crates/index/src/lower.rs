@@ -2,21 +2,18 @@
 
 use k8s_openapi::jiff::Timestamp;
 use sluice_api::{DEFAULT_LOCAL_QUEUE, labels};
-use sluice_engine::{
-    Amount, Charge, ChargedUnit, Event, Gate, LocalQueueKey, Name, Phase, PodSetSpec, Time, Uid, UnitSpec,
-};
+use sluice_engine::{Amount, ChargedUnit, Event, LocalQueueKey, Phase, Time, Uid};
 use sluice_jobs::managed::{self, JobFacts, NamespaceFacts, OwnerJob};
-use sluice_jobs::patch::POD_SET;
-use sluice_jobs::priority::{self, Priority, PriorityError};
-use sluice_jobs::record::Record;
-use sluice_jobs::requests::{self, RequestsError};
+use sluice_jobs::record::{Record, State};
 use sluice_jobs::view::JobView;
-use sluice_jobs::{status, unsupported};
+use sluice_jobs::{requests, status};
 use sluice_quantity::Quantity;
 
 use crate::Index;
 use crate::answer::Happening;
-use crate::standing::{Hold, Memory, SetAside, Standing, held, recorded, standing};
+use crate::ask::Held;
+use crate::standing::{Hold, Memory, SetAside, Standing, is_held, recorded, standing};
+use crate::stop::Stopping;
 use crate::unit::Goal;
 
 impl Index {
@@ -39,7 +36,7 @@ impl Index {
         }
         match standing {
             Standing::Absent => self.absent(uid, now),
-            Standing::Waiting { record, set_aside } => self.waits(uid, &job, record.as_deref(), set_aside),
+            Standing::Waiting { record, set_aside } => self.waits(uid, &job, record.as_deref(), set_aside, now),
             Standing::Holding { record, hold } => self.holds(uid, &job, &record, hold, now),
             Standing::Adopted => self.adopt(uid, &job, now),
             Standing::Unaccounted { why, leaving } => self.charge_unaccounted(uid, &job, why, leaving, now),
@@ -51,13 +48,19 @@ impl Index {
         let Some(unit) = self.units.get_mut(&uid) else { return };
         let was_charged = std::mem::take(&mut unit.charged);
         let finished = status::finished(&unit.job.status).is_some();
-        let admitted_at = recorded(&unit.job).ours().and_then(|record| record.admitted_at);
+        let record = recorded(&unit.job).ours();
         let in_flight = unit.is_sent();
         if !in_flight {
             unit.intent = None;
         }
         let forget = unit.departed && !in_flight;
+        let counts = finished && !unit.departed && record.is_some();
+        let local_queue = local_queue_of(&unit.job);
+        if was_charged && let Some(record) = &record {
+            self.quota_returned(uid, record, now);
+        }
         if was_charged && finished {
+            let admitted_at = record.and_then(|record| record.admitted_at);
             let ran_ms = admitted_at.map_or(0, |at| now.0.saturating_sub(time_of(at).0).max(0));
             self.notice(uid, Happening::Finished { ran_ms });
         }
@@ -65,16 +68,42 @@ impl Index {
             // An admission that may still land must stay charged until it is known that it did not.
             return;
         }
-        self.engine.apply(Event::RemoveUnit(uid));
+        self.tell(Event::RemoveUnit(uid));
+        if counts {
+            self.tallies.finished(uid, &local_queue);
+        }
         if forget {
             self.drop_unit(uid);
         }
     }
 
-    fn waits(&mut self, uid: Uid, job: &JobView, record: Option<&Record>, set_aside: Option<SetAside>) {
+    /// Notes that what an evicted unit held is free again.
+    fn quota_returned(&mut self, uid: Uid, record: &Record, now: Time) {
+        let Some(eviction) = record
+            .eviction
+            .as_ref()
+            .filter(|_| matches!(record.state, State::Evicting | State::Deactivated))
+        else {
+            return;
+        };
+        let happening = Happening::QuotaReturned {
+            reason: eviction.reason.clone(),
+            after_ms: now.0.saturating_sub(time_of(eviction.at).0).max(0),
+        };
+        self.notice_in(uid, Some(record.cluster_queue.as_str().into()), happening);
+    }
+
+    fn waits(&mut self, uid: Uid, job: &JobView, record: Option<&Record>, set_aside: Option<SetAside>, now: Time) {
         let spec = self.unit_spec(uid, job, record, set_aside);
         let Some(unit) = self.units.get_mut(&uid) else { return };
-        unit.charged = false;
+        let was_charged = std::mem::take(&mut unit.charged);
+        if let Some(record) = record {
+            unit.remember_eviction(record);
+            if was_charged {
+                self.quota_returned(uid, record, now);
+            }
+        }
+        let Some(unit) = self.units.get_mut(&uid) else { return };
         if unit
             .intent
             .as_ref()
@@ -84,31 +113,40 @@ impl Index {
             return;
         }
         unit.intent = None;
-        self.engine.apply(Event::SetWaiting(spec));
+        self.tell(Event::SetWaiting(spec));
     }
 
     fn holds(&mut self, uid: Uid, job: &JobView, record: &Record, hold: Hold, now: Time) {
-        let (pods, phase) = match hold {
-            Hold::Running => (running_pods(job, record), Phase::Admitted),
-            Hold::Stopped | Hold::Stopping { .. } => (pods_of(record), Phase::Evicting),
-            Hold::Leaving => (pods_of(record), Phase::Leaving),
-        };
+        let Some(unit) = self.units.get(&uid) else { return };
+        let running = hold == Hold::Running;
+        let readiness = self.readiness(job, record, unit.readiness, now).filter(|_| running);
         let Some(unit) = self.units.get_mut(&uid) else { return };
         unit.charged = true;
-        let departed = unit.departed;
-        if !unit.is_sent() {
+        unit.remember_eviction(record);
+        unit.readiness = readiness;
+        if running {
+            unit.pods_gone = false;
+        } else {
+            unit.owed = None;
+        }
+        let (departed, owed) = (unit.departed, unit.owed.is_some());
+        if !unit.is_sent() && !owed {
             unit.intent = None;
         }
-        if hold == Hold::Running {
-            unit.pods_gone = false;
-        }
-        self.engine
-            .apply(Event::SetCharged(self.charged_unit(uid, job, record, pods, phase)));
+        let (pods, phase) = match hold {
+            Hold::Running if owed => (running_pods(job, record), Phase::Evicting),
+            Hold::Running => (running_pods(job, record), Phase::Admitted),
+            Hold::Stopped | Hold::Stopping { .. } => (record.pods(), Phase::Evicting),
+            Hold::Leaving => (record.pods(), Phase::Leaving),
+        };
+        let held = Held { pods, phase, readiness };
+        self.tell(Event::SetCharged(self.charged_unit(uid, job, record, held)));
         match hold {
             Hold::Stopped => self.stopped_by_others(uid, job),
             Hold::Stopping { unacknowledged: true } => self.schedule_probe(uid, now, false),
             Hold::Stopping { unacknowledged: false } => {}
             Hold::Leaving => self.schedule_probe(uid, now, departed),
+            Hold::Running if owed => self.pay(uid),
             Hold::Running => self.watch_running(uid, job, record),
         }
     }
@@ -119,35 +157,31 @@ impl Index {
         if self.reign.is_none() {
             return;
         }
-        if held(job).is_some() {
+        if is_held(job) {
             self.intend(uid, Goal::Hold);
         } else {
             let message = "spec.suspend was set to true by another client; it is queued again".to_owned();
-            self.intend(
-                uid,
-                Goal::Evict {
-                    reason: "Suspended",
-                    message,
-                },
-            );
+            self.intend(uid, Goal::Evict(Stopping::to_wait("Suspended", message)));
         }
     }
 
-    /// What a running Job must not do: grow beyond its record, or appear under an ended term.
+    /// What a running Job must not do: grow beyond its record, or appear under an ended term. And what is to be noted of it.
     fn watch_running(&mut self, uid: Uid, job: &JobView, record: &Record) {
         let Some(reign) = self.reign else { return };
         let Some(unit) = self.units.get(&uid) else { return };
-        let (wanted, admitted) = (requests::pods_count(&job.spec), pods_of(record).min(unit.least_pods));
+        let (wanted, admitted) = (requests::pods_count(&job.spec), record.pods().min(unit.least_pods));
         if wanted > admitted {
             let message = format!(
                 "it is charged for {admitted} pods and now wants {wanted}; it is queued again with its new size"
             );
-            let reason = "Grown";
-            self.intend(uid, Goal::Evict { reason, message });
+            self.intend(uid, Goal::Evict(Stopping::to_wait("Grown", message)));
         } else if record.term < reign.term && unit.record_seen > reign.barrier {
             let message = format!("it was admitted under term {}, which had ended", record.term);
-            let reason = "StaleTerm";
-            self.intend(uid, Goal::Evict { reason, message });
+            self.intend(uid, Goal::Evict(Stopping::to_wait("StaleTerm", message)));
+        } else if unit.readiness != record.pods_ready
+            && let Some(readiness) = unit.readiness
+        {
+            self.intend(uid, Goal::Note(readiness));
         }
     }
 
@@ -155,10 +189,10 @@ impl Index {
         let Some(reign) = self.reign else {
             return self.absent(uid, now);
         };
-        let spec = self.unit_spec(uid, job, None, None);
+        let spec = self.running_spec(uid, job);
         let Some(admission) = self.engine.place_over_quota(&spec) else {
             // Its queue or flavors are not there yet: it is looked at again when they come, and runs meanwhile.
-            self.engine.apply(Event::RemoveUnit(uid));
+            self.tell(Event::RemoveUnit(uid));
             if let Some(unit) = self.units.get_mut(&uid)
                 && !unit.is_sent()
             {
@@ -167,29 +201,33 @@ impl Index {
             return;
         };
         let record = self.admission_record(job, &admission, reign, now);
-        self.engine.apply(Event::SetCharged(self.charged_unit(
-            uid,
-            job,
-            &record,
-            pods_of(&record),
-            Phase::Admitted,
-        )));
+        let held = Held {
+            pods: record.pods(),
+            phase: Phase::Admitted,
+            readiness: self.readiness(job, &record, None, now),
+        };
+        self.tell(Event::SetCharged(self.charged_unit(uid, job, &record, held)));
         self.intend(uid, Goal::Adopt(Box::new(record)));
     }
 
     fn charge_unaccounted(&mut self, uid: Uid, job: &JobView, why: String, leaving: bool, now: Time) {
-        let spec = self.unit_spec(uid, job, None, None);
+        let spec = self.running_spec(uid, job);
         let placed = self.engine.place_over_quota(&spec);
         if let Some(admission) = &placed {
             let record = self.admission_record(job, admission, self.reign.unwrap_or_default(), now);
             let phase = if leaving { Phase::Leaving } else { Phase::Admitted };
-            self.engine.apply(Event::SetCharged(self.charged_unit(
-                uid,
-                job,
-                &record,
-                pods_of(&record),
+            let held = Held {
+                pods: record.pods(),
                 phase,
-            )));
+                readiness: None,
+            };
+            // Nobody knows since when it runs, so it is late for nothing and nobody waits for it.
+            let charged = ChargedUnit {
+                deadlines: Vec::new(),
+                pods_ready: true,
+                ..self.charged_unit(uid, job, &record, held)
+            };
+            self.tell(Event::SetCharged(charged));
         }
         let Some(unit) = self.units.get_mut(&uid) else { return };
         unit.charged = placed.is_some();
@@ -203,7 +241,7 @@ impl Index {
     }
 
     fn runs_unadmitted(&mut self, uid: Uid) {
-        self.engine.apply(Event::RemoveUnit(uid));
+        self.tell(Event::RemoveUnit(uid));
         if let Some(unit) = self.units.get_mut(&uid) {
             unit.charged = false;
         }
@@ -224,112 +262,6 @@ impl Index {
         });
         managed::managed(&namespace, &JobFacts::of(job), owner).is_managed()
     }
-
-    fn unit_spec(&self, uid: Uid, job: &JobView, record: Option<&Record>, set_aside: Option<SetAside>) -> UnitSpec {
-        let priority = priority::resolve(job, &self.objects);
-        let amounts = requests::job_requests(job, None);
-        let gate = gate(job, set_aside, &priority, &amounts);
-        let (per_pod, count) = amounts.unwrap_or_default();
-        let per_pod = per_pod
-            .into_iter()
-            .map(|(resource, amount)| (Name::from(resource), Amount::new(amount)))
-            .collect();
-        let constraints = crate::objects::constraints(job, record).into();
-        let aside = self.units.get(&uid).and_then(|unit| unit.aside.as_ref());
-        UnitSpec {
-            uid,
-            local_queue: local_queue_of(job),
-            priority: priority.map_or(0, |priority| priority.value),
-            queued_at: queued_at(job, record),
-            pod_sets: vec![PodSetSpec {
-                name: POD_SET.into(),
-                count,
-                min_count: None,
-                per_pod,
-                constraints,
-            }],
-            gate,
-            not_before: aside.map(|aside| aside.until),
-            runs_at_most_ms: None,
-        }
-    }
-
-    fn charged_unit(&self, uid: Uid, job: &JobView, record: &Record, pods: i64, phase: Phase) -> ChargedUnit {
-        let mut charges = Vec::new();
-        for set in &record.pod_sets {
-            for (resource, total) in &set.usage {
-                let Some(flavor) = set.flavors.get(resource) else {
-                    continue;
-                };
-                charges.push(Charge {
-                    flavor: flavor.as_str().into(),
-                    resource: resource.as_str().into(),
-                    amount: share(amount_of_text(resource, total), pods, set.count),
-                });
-            }
-        }
-        ChargedUnit {
-            uid,
-            queue: record.cluster_queue.as_str().into(),
-            local_queue: LocalQueueKey::new(job.namespace(), record.local_queue.as_str()),
-            priority: priority::resolve(job, &self.objects).map_or(0, |priority| priority.value),
-            queued_at: queued_at(job, Some(record)),
-            reserved_at: record.admitted_at.map_or(Time(0), time_of),
-            deadlines: Vec::new(),
-            ends_at: None,
-            pods_ready: true,
-            charges,
-            phase,
-        }
-    }
-}
-
-fn gate(
-    job: &JobView,
-    set_aside: Option<SetAside>,
-    priority: &Result<Priority, PriorityError>,
-    amounts: &Result<(std::collections::BTreeMap<String, i64>, i64), RequestsError>,
-) -> Option<Gate> {
-    let gate = |reason: &str, message: String| {
-        Some(Gate {
-            reason: reason.into(),
-            message: message.into(),
-        })
-    };
-    match set_aside {
-        Some(SetAside::Held) => {
-            return gate(
-                "OnHold",
-                "its owner suspended it while it ran; set spec.suspend to false, or remove the annotation \
-                 sluice.internal/hold, to queue it again"
-                    .to_owned(),
-            );
-        }
-        Some(SetAside::Deactivated) => return gate("Deactivated", "it was deactivated".to_owned()),
-        None => {}
-    }
-    let asked = unsupported::unsupported(job);
-    if !asked.is_empty() {
-        return gate(
-            "Unsupported",
-            format!("it asks for what Sluice does not support yet: {}", asked.join(", ")),
-        );
-    }
-    if let Err(error) = priority {
-        return gate("Misconfigured", error.to_string());
-    }
-    if let Err(error) = amounts {
-        return gate("Misconfigured", error.to_string());
-    }
-    None
-}
-
-/// The pods that a record charges for.
-fn pods_of(record: &Record) -> i64 {
-    record
-        .pod_sets
-        .iter()
-        .fold(0, |pods, set| pods.saturating_add(set.count))
 }
 
 /// The pods that a running Job is charged for: those it may still have, by its parallelism, its missing completions and
@@ -340,7 +272,7 @@ fn running_pods(job: &JobView, record: &Record) -> i64 {
         .active
         .unwrap_or(0)
         .saturating_add(job.status.terminating.unwrap_or(0));
-    let bound = requests::pods_count(&job.spec).max(present).min(pods_of(record));
+    let bound = requests::pods_count(&job.spec).max(present).min(record.pods());
     status::charged_pods(job, bound)
 }
 
@@ -357,19 +289,6 @@ pub(crate) fn queued_at(job: &JobView, record: Option<&Record>) -> Time {
         .map_or_else(|| created_at(job), time_of)
 }
 
-/// `total` of `count` pods, as `pods` of them hold it; rounded up.
-fn share(total: Amount, pods: i64, count: i64) -> Amount {
-    if count <= 0 || pods >= count {
-        return total;
-    }
-    let count = i128::from(count);
-    let part = i128::from(total.get())
-        .saturating_mul(i128::from(pods.max(0)))
-        .saturating_add(count - 1)
-        / count;
-    Amount::new(i64::try_from(part).unwrap_or(i64::MAX))
-}
-
 /// An amount of the engine as Kubernetes writes it.
 pub(crate) fn quantity_of(resource: &str, amount: Amount) -> Quantity {
     requests::quantity(resource, amount.get())
@@ -382,7 +301,7 @@ pub(crate) fn amount_of(resource: &str, quantity: &Quantity) -> Amount {
 
 /// The engine's amount of a quantity in a record. A text that is no quantity counts as all there is, so that a damaged
 /// record never frees quota.
-fn amount_of_text(resource: &str, text: &str) -> Amount {
+pub(crate) fn amount_of_text(resource: &str, text: &str) -> Amount {
     Quantity::parse(text).map_or(Amount::MAX, |quantity| amount_of(resource, &quantity))
 }
 

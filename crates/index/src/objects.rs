@@ -1,4 +1,5 @@
-//! Queue objects: ClusterQueues, LocalQueues, ResourceFlavors and priority classes, as last seen, and their lowering.
+//! Queue objects: ClusterQueues, Cohorts, LocalQueues, ResourceFlavors and priority classes, as last seen, and their
+//! lowering.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +7,10 @@ use k8s_openapi::api::core::v1::{NodeSelectorTerm as K8sTerm, Taint as K8sTaint,
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::{Selector, SelectorExt};
 use sluice_api::conditions;
-use sluice_api::v1beta2::{
-    ClusterQueue, LocalQueue, QueueingStrategy, ResourceFlavor, StopPolicy, WorkloadPriorityClass,
-};
+use sluice_api::v1beta2::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, StopPolicy, WorkloadPriorityClass};
 use sluice_engine::{
-    Admission, Blocked, Constraints, Effect, Event, FlavorQuota, FlavorSpec, Inactive, LocalQueueKey, LocalQueueSpec,
-    Name, NodeSelectorRequirement, NodeSelectorTerm, QueueSpec, ResourceGroup, SelectorOperator, Strategy, Taint, Time,
-    Toleration, TolerationOperator, Uid,
+    Admission, Blocked, Constraints, Effect, Event, FlavorSpec, LocalQueueKey, LocalQueueSpec, Name,
+    NodeSelectorRequirement, NodeSelectorTerm, SelectorOperator, Taint, Time, Toleration, TolerationOperator, Uid,
 };
 use sluice_jobs::patch::AdmissionPlan;
 use sluice_jobs::priority::PriorityClasses;
@@ -20,13 +18,14 @@ use sluice_jobs::record::{Record, ResourceVersions};
 use sluice_jobs::view::JobView;
 
 use crate::Index;
-use crate::lower::amount_of;
+use crate::quota::cohort_spec;
 use crate::raise::flavors_of;
 
 /// Queue objects as last seen.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) cluster_queues: BTreeMap<Name, ClusterQueue>,
+    pub(crate) cohorts: BTreeMap<Name, Cohort>,
     pub(crate) local_queues: BTreeMap<LocalQueueKey, LocalQueue>,
     flavors: BTreeMap<Name, ResourceFlavor>,
     workload_priorities: BTreeMap<Name, i32>,
@@ -107,20 +106,39 @@ impl PriorityClasses for Objects {
 }
 
 impl Index {
+    /// The cohort that a ClusterQueue names.
+    pub fn cohort_of(&self, cluster_queue: &str) -> Option<Name> {
+        let cohort = self
+            .objects
+            .cluster_queues
+            .get(cluster_queue)?
+            .spec
+            .cohort_name
+            .as_deref();
+        cohort.map(Name::from)
+    }
+
+    /// The ClusterQueue that a LocalQueue leads to.
+    pub fn cluster_queue_of(&self, local_queue: &LocalQueueKey) -> Option<Name> {
+        self.objects.cluster_queue_of(local_queue)
+    }
+
     /// A ClusterQueue exists and looks like this.
     pub fn set_cluster_queue(&mut self, queue: ClusterQueue, now: Time) {
         let Some(name) = queue.metadata.name.as_deref().map(Name::from) else {
             return;
         };
-        let status_only = self
-            .objects
-            .cluster_queues
-            .get(&name)
-            .is_some_and(|old| old.spec == queue.spec && is_deleted(&old.metadata) == is_deleted(&queue.metadata));
-        let spec = cluster_queue_spec(&name, &queue);
+        // What a queue has beyond Kueue's fields stands in its annotations.
+        let status_only = self.objects.cluster_queues.get(&name).is_some_and(|old| {
+            old.spec == queue.spec
+                && old.metadata.annotations == queue.metadata.annotations
+                && is_deleted(&old.metadata) == is_deleted(&queue.metadata)
+        });
+        let spec = self.objects.cluster_queue_spec(&name, &queue);
         self.objects.cluster_queues.insert(name.clone(), queue);
         if !status_only {
-            self.engine.apply(Event::SetQueue(spec));
+            self.quota_changed = true;
+            self.tell(Event::SetQueue(spec));
             self.lower_local_queues_of_cluster_queue(&name);
             self.retry_adoptions(now);
         }
@@ -129,8 +147,54 @@ impl Index {
     /// A ClusterQueue is gone.
     pub fn delete_cluster_queue(&mut self, name: &str) {
         let name = Name::from(name);
+        self.quota_changed = true;
         self.objects.cluster_queues.remove(&name);
-        self.engine.apply(Event::RemoveQueue(name));
+        self.tell(Event::RemoveQueue(name));
+    }
+
+    /// A Cohort exists and looks like this.
+    pub fn set_cohort(&mut self, cohort: Cohort, now: Time) {
+        let Some(name) = cohort.metadata.name.as_deref().map(Name::from) else {
+            return;
+        };
+        let status_only = self
+            .objects
+            .cohorts
+            .get(&name)
+            .is_some_and(|old| old.spec == cohort.spec && old.metadata.annotations == cohort.metadata.annotations);
+        let spec = cohort_spec(&name, &cohort);
+        self.objects.cohorts.insert(name, cohort);
+        if !status_only {
+            self.tell(Event::SetCohort(spec));
+            self.lower_cohort_members();
+            self.retry_adoptions(now);
+        }
+    }
+
+    /// A Cohort is gone: its members go on in a cohort of that name without quota of its own.
+    pub fn delete_cohort(&mut self, name: &str, now: Time) {
+        let name = Name::from(name);
+        if self.objects.cohorts.remove(&name).is_some() {
+            self.tell(Event::RemoveCohort(name));
+            self.lower_cohort_members();
+            self.retry_adoptions(now);
+        }
+    }
+
+    /// A cohort that cannot be used as it is stops its members, however far below it they are.
+    fn lower_cohort_members(&mut self) {
+        self.quota_changed = true;
+        let objects = &self.objects;
+        let members = objects
+            .cluster_queues
+            .iter()
+            .filter(|(_, queue)| queue.spec.cohort_name.is_some());
+        let specs: Vec<_> = members
+            .map(|(name, queue)| objects.cluster_queue_spec(name, queue))
+            .collect();
+        for spec in specs {
+            self.tell(Event::SetQueue(spec));
+        }
     }
 
     /// A LocalQueue exists and looks like this.
@@ -156,7 +220,7 @@ impl Index {
     pub fn delete_local_queue(&mut self, namespace: &str, name: &str) {
         let key = LocalQueueKey::new(namespace, name);
         self.objects.local_queues.remove(&key);
-        self.engine.apply(Event::RemoveLocalQueue(key));
+        self.tell(Event::RemoveLocalQueue(key));
     }
 
     /// A ResourceFlavor exists and looks like this.
@@ -176,7 +240,7 @@ impl Index {
             return;
         }
         // A flavor that uses a field not acted on yet must not be given out: its queues say that it is not found.
-        self.engine.apply(if unsupported {
+        self.tell(if unsupported {
             Event::RemoveFlavor(name)
         } else {
             Event::SetFlavor(spec)
@@ -188,7 +252,7 @@ impl Index {
     pub fn delete_flavor(&mut self, name: &str) {
         let name = Name::from(name);
         self.objects.flavors.remove(&name);
-        self.engine.apply(Event::RemoveFlavor(name));
+        self.tell(Event::RemoveFlavor(name));
     }
 
     /// A WorkloadPriorityClass exists and has this value. Jobs that name it follow, waiting or running.
@@ -265,11 +329,12 @@ impl Index {
         };
         let queue = Name::from(local.spec.cluster_queue.as_deref().unwrap_or_default());
         let blocked = self.blocked(key, local, &queue);
-        self.engine.apply(Event::SetLocalQueue(LocalQueueSpec {
+        let drain = local.spec.stop_policy == StopPolicy::HoldAndDrain;
+        self.tell(Event::SetLocalQueue(LocalQueueSpec {
             key: key.clone(),
             queue,
             blocked,
-            drain: false,
+            drain,
         }));
     }
 
@@ -338,106 +403,15 @@ impl Index {
     }
 }
 
-fn is_deleted(meta: &kube::core::ObjectMeta) -> bool {
+pub(crate) fn is_deleted(meta: &kube::core::ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
 
-fn not_acted_on(kind: &str, fields: &[String]) -> String {
+pub(crate) fn not_acted_on(kind: &str, fields: &[String]) -> String {
     format!(
         "this {kind} uses what Sluice does not act on yet: {}; remove it to activate the queue",
         fields.join(", ")
     )
-}
-
-fn cluster_queue_spec(name: &Name, queue: &ClusterQueue) -> QueueSpec {
-    let strategy = match queue.spec.queueing_strategy {
-        QueueingStrategy::StrictFIFO => Strategy::StrictFifo,
-        _ => Strategy::BestEffortFifo,
-    };
-    let (groups, broken) = resource_groups(queue);
-    QueueSpec {
-        name: name.clone(),
-        strategy,
-        groups,
-        inactive: inactive(queue, broken),
-        ..QueueSpec::default()
-    }
-}
-
-fn inactive(queue: &ClusterQueue, broken: Option<String>) -> Option<Inactive> {
-    let inactive = |reason: &str, message: String| {
-        Some(Inactive {
-            reason: reason.into(),
-            message: message.into(),
-        })
-    };
-    if is_deleted(&queue.metadata) {
-        return inactive(
-            conditions::cluster_queue::TERMINATING,
-            "the ClusterQueue is being deleted; it admits nothing and goes with its last job".to_owned(),
-        );
-    }
-    let unsupported = queue.unsupported_fields();
-    if !unsupported.is_empty() {
-        return inactive(
-            conditions::cluster_queue::UNSUPPORTED_FIELD,
-            not_acted_on("ClusterQueue", &unsupported),
-        );
-    }
-    if let Some(message) = broken {
-        return inactive(conditions::cluster_queue::INVALID_SPEC, message);
-    }
-    if queue.spec.stop_policy != StopPolicy::None {
-        return inactive(
-            conditions::cluster_queue::STOPPED,
-            "the ClusterQueue is stopped by its stopPolicy".to_owned(),
-        );
-    }
-    None
-}
-
-/// The resource groups, and what is wrong with them if anything is. A broken quota counts as none.
-fn resource_groups(queue: &ClusterQueue) -> (Vec<ResourceGroup>, Option<String>) {
-    let mut broken = None;
-    let groups = queue
-        .spec
-        .resource_groups
-        .iter()
-        .map(|group| ResourceGroup {
-            resources: group
-                .covered_resources
-                .iter()
-                .map(|name| Name::from(name.as_str()))
-                .collect(),
-            flavors: group
-                .flavors
-                .iter()
-                .map(|flavor| FlavorQuota {
-                    flavor: flavor.name.as_str().into(),
-                    quotas: group
-                        .covered_resources
-                        .iter()
-                        .map(|resource| {
-                            let quota = flavor.resources.iter().find(|quota| quota.name == *resource);
-                            match quota.map(|quota| quota.nominal_quota.parse()) {
-                                Some(Ok(quantity)) => amount_of(resource, &quantity),
-                                Some(Err(error)) => {
-                                    broken.get_or_insert_with(|| {
-                                        format!("nominalQuota of {resource} in flavor {}: {error}", flavor.name)
-                                    });
-                                    sluice_engine::Amount::ZERO
-                                }
-                                None => sluice_engine::Amount::ZERO,
-                            }
-                        })
-                        .map(sluice_engine::Quota::from)
-                        .collect(),
-                })
-                .collect(),
-        })
-        .collect();
-    let violation = queue.validate().first().map(ToString::to_string);
-    (groups, broken.or(violation))
 }
 
 fn flavor_spec(name: &Name, flavor: &ResourceFlavor) -> FlavorSpec {

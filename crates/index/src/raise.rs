@@ -3,7 +3,8 @@
 use sluice_api::labels;
 use sluice_engine::{Admission, Name, PodSetAssignment, Time};
 use sluice_jobs::patch::{self, AdmissionPlan};
-use sluice_jobs::record::{PodSetRecord, Record, State};
+use sluice_jobs::record::{PodSetRecord, Record, Requeue, State};
+use sluice_jobs::requests;
 use sluice_jobs::view::JobView;
 
 use crate::lower::{self, quantity_of, timestamp};
@@ -23,8 +24,9 @@ impl Index {
             admitted_at: Some(timestamp(now)),
             queued_at: Some(timestamp(queued_at)),
             resource_versions: self.objects.versions(admission),
-            requeue: earlier.requeue,
+            requeue: earlier.requeue.map(|requeue| Requeue { at: None, ..requeue }),
             accumulated_seconds: earlier.accumulated_seconds,
+            evictions: earlier.evictions,
             extra: earlier.extra,
             ..new
         }
@@ -36,6 +38,12 @@ impl Index {
         for flavor in flavors_of(admission) {
             self.objects.add_flavor_to(&mut plan, flavor);
         }
+        let pods = admission
+            .pod_sets
+            .iter()
+            .map(|set| set.count)
+            .fold(0, i64::saturating_add);
+        plan.parallelism = Some(pods).filter(|pods| *pods < requests::pods_count(&job.spec));
         plan.labels = patch::pod_labels(&admission.local_queue.name, &admission.queue);
         if job.label(labels::QUEUE_NAME).is_none() {
             plan.queue_label = Some(admission.local_queue.name.to_string());

@@ -1,5 +1,7 @@
 //! What changed since the last look, for statuses and events.
 
+use std::collections::BTreeSet;
+
 use sluice_engine::{LocalQueueKey, Name, WaitKind};
 
 use crate::{Index, JobKey, key_of};
@@ -7,10 +9,12 @@ use crate::{Index, JobKey, key_of};
 /// Queues and waiting units whose report changed.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// ClusterQueues, in order of name.
-    pub cluster_queues: Vec<Name>,
-    /// LocalQueues, in order of namespace and name.
-    pub local_queues: Vec<LocalQueueKey>,
+    /// ClusterQueues whose report or tally may differ.
+    pub cluster_queues: BTreeSet<Name>,
+    /// Cohorts whose share may differ.
+    pub cohorts: BTreeSet<Name>,
+    /// LocalQueues whose report or tally may differ.
+    pub local_queues: BTreeSet<LocalQueueKey>,
     /// Units that wait for another reason than before.
     pub waiting: Vec<WaitingUnit>,
 }
@@ -37,6 +41,7 @@ impl Index {
             .into_iter()
             .filter_map(|uid| {
                 let waiting = self.engine.waiting(uid)?;
+                self.tallies.waits_for(uid, waiting.reason.kind());
                 let unit = self.units.get(&uid)?;
                 let mut message = waiting.reason.to_string();
                 if let Some(aside) = &unit.aside {
@@ -50,9 +55,19 @@ impl Index {
                 })
             })
             .collect();
+        let (mut cluster_queues, mut local_queues) = self.tallies.take_changed();
+        cluster_queues.extend(changed.queues);
+        local_queues.extend(changed.local_queues);
+        if std::mem::take(&mut self.quota_changed) {
+            cluster_queues.extend(self.objects.cluster_queues.keys().cloned());
+        }
+        let cohorts = cluster_queues
+            .iter()
+            .flat_map(|queue| self.objects.cohorts_above(queue));
         Changes {
-            cluster_queues: changed.queues,
-            local_queues: changed.local_queues,
+            cohorts: cohorts.collect(),
+            cluster_queues,
+            local_queues,
             waiting,
         }
     }

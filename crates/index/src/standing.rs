@@ -7,9 +7,9 @@
 //! | none | false, otherwise | slipped past the webhook: suspended and queued |
 //! | Admitted | false | holds quota |
 //! | Admitted | true | holds quota; somebody else stopped it, which is noted in the record |
-//! | Evicting, Held | true, pods left | holds quota until the last pod is gone |
-//! | Evicting, Held | true, no pods | waits again, or is held |
-//! | Waiting, Deactivated | true | waits again, is set aside |
+//! | Evicting, Held, Deactivated | true, pods left | holds quota until the last pod is gone |
+//! | Evicting, Held, Deactivated | true, no pods | waits again; set aside while an annotation says that it is held or deactivated |
+//! | Waiting | true | waits again, or is held |
 //! | any but Admitted | false | started by somebody else: suspended again |
 //! | unreadable | false | holds quota as its template and queue say, and is reported |
 //!
@@ -74,7 +74,7 @@ pub(crate) enum Standing {
 pub(crate) enum SetAside {
     /// Its owner suspended it while it ran.
     Held,
-    /// It was deactivated.
+    /// The scheduler took it out of queueing.
     Deactivated,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn standing(job: &JobView, recorded: Recorded, memory: Memory, manage
         Recorded::Unreadable(_) | Recorded::Nothing if !managed => Standing::Absent,
         Recorded::Unreadable(_) | Recorded::Nothing if job.is_suspended() => Standing::Waiting {
             record: None,
-            set_aside: held(job),
+            set_aside: set_aside(job),
         },
         Recorded::Unreadable(_) | Recorded::Nothing if adopt => Standing::Adopted,
         Recorded::Unreadable(_) | Recorded::Nothing => Standing::Runaway,
@@ -149,7 +149,7 @@ fn stopped(job: &JobView) -> bool {
 
 fn of_leaving(job: &JobView, record: Box<Record>, memory: Memory) -> Standing {
     let stopped = job.is_suspended() && status::quota_return(&record, &job.status) == QuotaReturn::Returned;
-    let charged = matches!(record.state, State::Admitted | State::Evicting | State::Held);
+    let charged = record.state.runs() || record.state.stops();
     if charged && !stopped && !memory.pods_gone {
         Standing::Holding {
             record,
@@ -171,33 +171,36 @@ fn of_recorded(job: &JobView, record: Box<Record>, memory: Memory) -> Standing {
             record,
             hold: Hold::Stopped,
         },
-        (State::Evicting | State::Held, true) if !memory.pods_gone => {
-            match status::quota_return(&record, &job.status) {
-                QuotaReturn::Returned => Standing::Waiting {
-                    record: Some(record),
-                    set_aside: held(job),
-                },
-                back => {
-                    let unacknowledged = back == QuotaReturn::Unacknowledged;
-                    Standing::Holding {
-                        record,
-                        hold: Hold::Stopping { unacknowledged },
-                    }
+        (state, true) if state.stops() && !memory.pods_gone => match status::quota_return(&record, &job.status) {
+            QuotaReturn::Returned => Standing::Waiting {
+                record: Some(record),
+                set_aside: set_aside(job),
+            },
+            back => {
+                let unacknowledged = back == QuotaReturn::Unacknowledged;
+                Standing::Holding {
+                    record,
+                    hold: Hold::Stopping { unacknowledged },
                 }
             }
-        }
-        (State::Deactivated, true) => Standing::Waiting {
-            record: Some(record),
-            set_aside: Some(SetAside::Deactivated),
         },
-        (State::Evicting | State::Held | State::Waiting, true) => Standing::Waiting {
+        (_, true) => Standing::Waiting {
             record: Some(record),
-            set_aside: held(job),
+            set_aside: set_aside(job),
         },
     }
 }
 
-/// A person's hold on a Job.
-pub(crate) fn held(job: &JobView) -> Option<SetAside> {
-    job.annotation(annotations::HOLD).map(|_| SetAside::Held)
+/// Whether a person holds the Job.
+pub(crate) fn is_held(job: &JobView) -> bool {
+    job.annotation(annotations::HOLD).is_some()
+}
+
+fn set_aside(job: &JobView) -> Option<SetAside> {
+    let deactivated = job.annotation(annotations::DEACTIVATED).is_some();
+    match (is_held(job), deactivated) {
+        (true, _) => Some(SetAside::Held),
+        (false, true) => Some(SetAside::Deactivated),
+        (false, false) => None,
+    }
 }

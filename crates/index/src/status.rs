@@ -1,10 +1,11 @@
-//! Statuses of ClusterQueues and LocalQueues: what they should say, and whether that is news.
+//! Statuses of ClusterQueues, Cohorts and LocalQueues: what they should say, and whether that is news.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time as K8sTime};
 use sluice_api::QuantityText;
 use sluice_api::conditions::{self, ACTIVE};
 use sluice_api::v1beta2::{
-    ClusterQueueStatus, FlavorUsage, LocalQueueFlavorUsage, LocalQueueResourceUsage, LocalQueueStatus, ResourceUsage,
+    ClusterQueueStatus, CohortStatus, FairSharingStatus, FlavorUsage, LocalQueueFlavorUsage, LocalQueueResourceUsage,
+    LocalQueueStatus, ResourceUsage,
 };
 use sluice_engine::{Amount, Inactive, LocalQueueKey, QueueReport, Time, Usage};
 
@@ -20,6 +21,13 @@ pub enum WantedStatus {
         name: String,
         /// The whole status.
         status: ClusterQueueStatus,
+    },
+    /// Of a Cohort.
+    Cohort {
+        /// Its name.
+        name: String,
+        /// The whole status.
+        status: CohortStatus,
     },
     /// Of a LocalQueue.
     LocalQueue {
@@ -38,19 +46,38 @@ impl Index {
         let old = queue.status.clone().unwrap_or_default();
         let generation = queue.metadata.generation;
         let ready = ("Ready", "The ClusterQueue admits jobs");
+        let borrows = queue.spec.cohort_name.is_some();
         let status = ClusterQueueStatus {
             conditions: with_active(&old.conditions, &report.active, ready, generation, now),
-            flavors_reservation: flavors(&report, |usage| usage.reserved),
-            flavors_usage: flavors(&report, |usage| usage.admitted),
+            flavors_reservation: flavors(&report, borrows, |usage| usage.reserved),
+            flavors_usage: flavors(&report, borrows, |usage| usage.admitted),
             pending_workloads: pending(&report),
             reserving_workloads: count(report.reserving),
             admitted_workloads: count(report.admitted),
-            ..old.clone()
+            fair_sharing: self.fair_share(self.engine.queue_share(name)),
         };
         (Some(&status) != queue.status.as_ref()).then(|| WantedStatus::ClusterQueue {
             name: name.to_owned(),
             status,
         })
+    }
+
+    /// The status that a Cohort should have, if it exists and has another.
+    pub fn wanted_cohort_status(&self, name: &str) -> Option<WantedStatus> {
+        let cohort = self.objects.cohorts.get(name)?;
+        let status = CohortStatus {
+            fair_sharing: self.fair_share(self.engine.cohort_share(name)),
+        };
+        (status != cohort.status.clone().unwrap_or_default()).then(|| WantedStatus::Cohort {
+            name: name.to_owned(),
+            status,
+        })
+    }
+
+    /// Shares are shown only where they decide something.
+    fn fair_share(&self, share: Option<i64>) -> Option<FairSharingStatus> {
+        self.configuration.fair_sharing?;
+        share.map(|weighted_share| FairSharingStatus { weighted_share })
     }
 
     /// The status that a LocalQueue should have, if it exists and has another.
@@ -122,7 +149,14 @@ fn grouped(report: &QueueReport) -> Vec<(&str, Vec<&Usage>)> {
     groups
 }
 
-fn flavors(report: &QueueReport, total: impl Fn(&Usage) -> Amount) -> Vec<FlavorUsage> {
+fn flavors(report: &QueueReport, borrows: bool, total: impl Fn(&Usage) -> Amount) -> Vec<FlavorUsage> {
+    // Without a cohort there is nobody to borrow from, whatever the usage.
+    let borrowed = |usage: &Usage| {
+        let above = total(usage)
+            .get()
+            .saturating_sub(usage.nominal.unwrap_or_default().get());
+        Amount::new(if borrows { above.max(0) } else { 0 })
+    };
     grouped(report)
         .into_iter()
         .map(|(flavor, usages)| FlavorUsage {
@@ -132,8 +166,7 @@ fn flavors(report: &QueueReport, total: impl Fn(&Usage) -> Amount) -> Vec<Flavor
                 .map(|usage| ResourceUsage {
                     name: usage.resource.to_string(),
                     total: text(&usage.resource, total(usage)),
-                    // Without a cohort there is nobody to borrow from.
-                    borrowed: text(&usage.resource, Amount::ZERO),
+                    borrowed: text(&usage.resource, borrowed(usage)),
                 })
                 .collect(),
         })

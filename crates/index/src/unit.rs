@@ -1,14 +1,17 @@
 //! What the index remembers of one Job between two events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_api::{annotations, labels};
 use sluice_engine::{Admission, Time, Uid};
-use sluice_jobs::record::Record;
+use sluice_jobs::record::{PodsReady, Record};
 use sluice_jobs::requests;
 use sluice_jobs::view::JobView;
 
 use crate::decide::WriteKind;
+use crate::standing::recorded;
+use crate::stop::Stopping;
 
 /// A Job, and what is known of it beyond the object itself.
 #[derive(Debug)]
@@ -19,6 +22,10 @@ pub(crate) struct Unit {
     pub(crate) seen: u64,
     /// What has been decided for it and is not yet known to be written.
     pub(crate) intent: Option<Intent>,
+    /// The stop that the engine decided on and the Job does not show yet.
+    pub(crate) owed: Option<Stopping>,
+    /// When its pods were ready in the present admission, as far as that was seen.
+    pub(crate) readiness: Option<PodsReady>,
     /// Set while writes of it are refused by someone.
     pub(crate) aside: Option<Aside>,
     /// A pod list after the present stop showed no pod that still runs.
@@ -27,9 +34,9 @@ pub(crate) struct Unit {
     pub(crate) probe_at: Option<Time>,
     /// Moves on whenever a pod list that was asked for no longer matters.
     pub(crate) probe_epoch: u64,
-    /// The resourceVersion at which the present record was first seen.
+    /// The resourceVersion at which the present record was first seen, or the admission that it tells of.
     pub(crate) record_seen: u64,
-    /// The fewest pods that it wanted since its record was written: what it gave up it cannot take back.
+    /// The fewest pods that it wanted since then: what it gave up it cannot take back.
     pub(crate) least_pods: i64,
     /// The object is gone; only its pods may be left.
     pub(crate) departed: bool,
@@ -37,6 +44,8 @@ pub(crate) struct Unit {
     pub(crate) charged: bool,
     /// It has been reported that its record cannot be read.
     pub(crate) unreadable: bool,
+    /// The reasons and causes for which it is known to have been evicted.
+    pub(crate) evicted_for: BTreeSet<(String, String)>,
 }
 
 /// A decided write and how far it got.
@@ -63,16 +72,20 @@ struct Basis {
     priority: Option<String>,
     record: Option<String>,
     hold: Option<String>,
+    deactivated: Option<String>,
 }
 
 impl Basis {
-    fn of(job: &JobView) -> Self {
+    fn of(goal: &Goal, job: &JobView) -> Self {
+        let whole = goal.rests_on_all();
+        let text = |text: Option<&str>| text.filter(|_| whole).map(str::to_owned);
         Self {
-            generation: job.metadata.generation,
-            queue: job.label(labels::QUEUE_NAME).map(str::to_owned),
-            priority: job.label(labels::PRIORITY_CLASS).map(str::to_owned),
+            generation: job.metadata.generation.filter(|_| whole),
+            queue: text(job.label(labels::QUEUE_NAME)),
+            priority: text(job.label(labels::PRIORITY_CLASS)),
             record: job.record_text().map(str::to_owned),
-            hold: job.annotation(annotations::HOLD).map(str::to_owned),
+            hold: text(job.annotation(annotations::HOLD)),
+            deactivated: text(job.annotation(annotations::DEACTIVATED)),
         }
     }
 }
@@ -83,23 +96,32 @@ pub(crate) enum Goal {
     /// Start the Job with the quota assumed for it.
     Admit(Admission),
     /// Stop the Job, and say why.
-    Evict { reason: &'static str, message: String },
+    Evict(Stopping),
     /// Stop a Job that runs although nobody admitted it.
     SuspendLate,
     /// Write the record of a Job that ran when its namespace opted in.
     Adopt(Box<Record>),
     /// Note that its owner suspended it.
     Hold,
+    /// Note when its pods were ready.
+    Note(PodsReady),
 }
 
 impl Goal {
+    /// Whether an edit of anything calls for a new decision. What only stops a running Job, or notes something of it,
+    /// rests on its record alone.
+    fn rests_on_all(&self) -> bool {
+        !matches!(self, Self::Evict(_) | Self::Note(_))
+    }
+
     pub(crate) fn kind(&self) -> WriteKind {
         match self {
             Self::Admit(_) => WriteKind::Admit,
-            Self::Evict { .. } => WriteKind::Evict,
+            Self::Evict(_) => WriteKind::Evict,
             Self::SuspendLate => WriteKind::SuspendLate,
             Self::Adopt(_) => WriteKind::Adopt,
             Self::Hold => WriteKind::Hold,
+            Self::Note(_) => WriteKind::Note,
         }
     }
 }
@@ -107,9 +129,9 @@ impl Goal {
 impl Intent {
     pub(crate) fn new(goal: Goal, ticket: u64, job: &JobView, not_before: Time) -> Self {
         Self {
+            basis: Basis::of(&goal, job),
             goal,
             ticket,
-            basis: Basis::of(job),
             sent: None,
             not_before,
             doubts: 0,
@@ -118,7 +140,7 @@ impl Intent {
 
     /// The Job is still what it was decided on. If it is not, the guards of every copy of its write must fail.
     pub(crate) fn holds_for(&self, job: &JobView) -> bool {
-        self.basis == Basis::of(job)
+        self.basis == Basis::of(&self.goal, job)
     }
 
     /// The write was sent and the Job shows it.
@@ -148,6 +170,8 @@ impl Unit {
             job,
             seen,
             intent: None,
+            owed: None,
+            readiness: None,
             aside: None,
             pods_gone: false,
             probe_at: None,
@@ -157,6 +181,15 @@ impl Unit {
             departed: false,
             charged: false,
             unreadable: false,
+            evicted_for: BTreeSet::new(),
+        }
+    }
+
+    /// Takes note of the eviction that the record tells of. One of which the answer is not known yet is noted with it.
+    pub(crate) fn remember_eviction(&mut self, record: &Record) {
+        if let Some(eviction) = record.eviction.as_ref().filter(|_| !self.is_sent()) {
+            self.evicted_for
+                .insert((eviction.reason.clone(), eviction.cause.clone()));
         }
     }
 
@@ -166,21 +199,22 @@ impl Unit {
             self.pods_gone = false;
         }
         let wanted = requests::pods_count(&job.spec);
-        if self.job.record_text() == job.record_text() {
+        if self.is_same_admission(&job) {
             self.least_pods = self.least_pods.min(wanted);
         } else {
             self.record_seen = seen;
             self.least_pods = wanted;
+            self.readiness = None;
+            self.owed = None;
         }
         let edited = self.job.metadata.generation != job.metadata.generation
             || self.job.metadata.labels != job.metadata.labels
             || self.job.metadata.annotations != job.metadata.annotations;
         // An edit calls for a new decision, unless a copy of the write may still be on its way: then only an edit that
         // the guards of that copy notice makes sure that it will not land.
-        let void = self
-            .intent
-            .as_ref()
-            .is_some_and(|intent| !intent.holds_for(&job) || edited && intent.doubts == 0);
+        let void = self.intent.as_ref().is_some_and(|intent| {
+            !intent.holds_for(&job) || edited && intent.doubts == 0 && intent.goal.rests_on_all()
+        });
         if void && !self.is_sent() {
             self.intent = None;
         }
@@ -193,6 +227,15 @@ impl Unit {
         }
         self.job = job;
         self.seen = seen;
+    }
+
+    /// The record is the one last seen, or one in which something was noted meanwhile.
+    pub(crate) fn is_same_admission(&self, job: &JobView) -> bool {
+        self.job.record_text() == job.record_text()
+            || recorded(&self.job)
+                .ours()
+                .zip(recorded(job).ours())
+                .is_some_and(|(old, new)| old.is_same_admission(&new))
     }
 
     /// The Job as last seen is as the intent wants it.

@@ -2,6 +2,10 @@
 
 #[cfg(test)]
 mod cluster;
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod tallies;
 
 use cluster::Cluster;
 use serde_json::json;
@@ -439,12 +443,12 @@ fn a_job_that_asks_for_what_is_not_supported_waits_with_that_reason_and_the_queu
     let mut cluster = Cluster::strict(2);
     cluster.create("a", 1);
     cluster.edit("a", |job| {
-        job["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = json!("1");
+        job["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = json!("true");
     });
     cluster.event("a");
     cluster.create("b", 1);
     assert_eq!(cluster.run(), [("b".to_owned(), WriteKind::Admit)]);
-    assert!(cluster.why("a").contains("job-min-parallelism"), "{}", cluster.why("a"));
+    assert!(cluster.why("a").contains("elastic-job"), "{}", cluster.why("a"));
 }
 
 #[test]
@@ -504,7 +508,8 @@ fn a_namespace_that_was_not_seen_yet_is_selected_by_nobody() {
 #[test]
 fn a_cluster_queue_that_uses_a_field_not_acted_on_is_inactive_and_names_it() {
     let mut cluster = Cluster::with_quota(2);
-    cluster.edit_queue(|queue| queue["spec"]["cohortName"] = json!("all"));
+    let checks = json!({"admissionChecks": [{"name": "budget"}]});
+    cluster.edit_queue(|queue| queue["spec"]["admissionChecksStrategy"] = checks);
     cluster.create("a", 1);
     assert!(cluster.run().is_empty());
     let status = cluster.queue_status();
@@ -513,7 +518,7 @@ fn a_cluster_queue_that_uses_a_field_not_acted_on_is_inactive_and_names_it() {
         status["conditions"][0]["message"]
             .as_str()
             .unwrap()
-            .contains("spec.cohortName")
+            .contains("spec.admissionChecksStrategy")
     );
 }
 

@@ -5,6 +5,9 @@
 //! watch ---> JobView --+--> managed()      is this Job ours?
 //!                      +--> requests       what does one pod ask for, how many pods?
 //!                      +--> priority       which priority orders it?
+//!                      +--> limits         how long may it run, when is it gone?
+//!                      +--> partial        how few pods does it accept?
+//!                      +--> gates          who must let it go first?
 //!                      +--> unsupported    what does it ask for that is not supported yet?
 //!                      +--> status         has it finished, has its quota come back?
 //!                      +--> Record         what the scheduler decided last
@@ -18,7 +21,10 @@
 #![deny(missing_docs)]
 
 pub mod apply;
+pub mod gates;
+pub mod limits;
 pub mod managed;
+pub mod partial;
 pub mod patch;
 pub mod priority;
 pub mod record;

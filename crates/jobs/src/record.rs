@@ -52,7 +52,8 @@ pub enum State {
     Waiting,
     /// Its owner stopped it; it takes no part in queueing. Its quota is charged until its pods are gone.
     Held,
-    /// The scheduler took it out of queueing; a person has to put it back.
+    /// The scheduler stopped it and took it out of queueing; a person has to put it back. Its quota is charged until its
+    /// pods are gone.
     Deactivated,
 }
 
@@ -68,15 +69,15 @@ impl State {
 
     /// Whether the scheduler may write a record of state `to` over one of this state.
     ///
-    /// Every state but Deactivated may be written over itself, which changes fields and no state.
+    /// Every state may be written over itself, which changes fields and no state.
     pub fn may_become(self, to: Self) -> bool {
         use State::{Admitted, Deactivated, Evicting, Held, Waiting};
         match self {
-            Admitted => matches!(to, Admitted | Evicting | Held),
+            Admitted => matches!(to, Admitted | Evicting | Held | Deactivated),
             Evicting => matches!(to, Admitted | Evicting | Waiting | Held | Deactivated),
             Waiting => matches!(to, Admitted | Waiting | Held | Deactivated),
             Held => matches!(to, Admitted | Evicting | Waiting | Held | Deactivated),
-            Deactivated => matches!(to, Waiting | Held),
+            Deactivated => matches!(to, Admitted | Waiting | Held | Deactivated),
         }
     }
 
@@ -88,6 +89,11 @@ impl State {
     /// Whether the Job may run in this state.
     pub fn runs(self) -> bool {
         self == Self::Admitted
+    }
+
+    /// Whether a Job in this state was stopped, and is charged until its pods are gone.
+    pub fn stops(self) -> bool {
+        matches!(self, Self::Evicting | Self::Held | Self::Deactivated)
     }
 }
 
@@ -139,15 +145,21 @@ pub struct Record {
     /// The queue objects that the decision was made on.
     #[serde(default, skip_serializing_if = "ResourceVersions::is_empty")]
     pub resource_versions: ResourceVersions,
-    /// Exactly what was put into the pod template, so that the template as the user wants it is the template without it.
+    /// Exactly what was changed, so that the Job as the user wants it can be told from the Job as it runs.
     #[serde(default, skip_serializing_if = "Delta::is_empty")]
     pub delta: Delta,
     /// How often it was sent back, and until when it waits out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<Requeue>,
-    /// Seconds that it ran in earlier admissions.
+    /// Seconds that it ran in earlier admissions, each rounded up.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub accumulated_seconds: u64,
+    /// How often it was evicted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub evictions: u64,
+    /// When the pods of this admission were ready, if they ever were and anybody waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods_ready: Option<PodsReady>,
     /// Why and when it was stopped. Stays until the next admission: its quota comes back by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Eviction>,
@@ -199,7 +211,8 @@ impl ResourceVersions {
     }
 }
 
-/// What an admission put into the pod template and the user had not put there.
+/// What an admission changed in the Job: what it put into the pod template that the user had not put there, and the
+/// numbers that the user had where it was admitted with fewer pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Delta {
@@ -212,13 +225,30 @@ pub struct Delta {
     /// Labels added to the pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The parallelism that the user asked for, where it runs with less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<i64>,
+    /// The completions that the user asked for, where they were lowered with the parallelism.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completions: Option<i64>,
 }
 
 impl Delta {
-    /// Whether nothing was put into the template.
+    /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
-        self.node_selector.is_empty() && self.tolerations.is_empty() && self.labels.is_empty()
+        *self == Self::default()
     }
+}
+
+/// When the pods of an admission were ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodsReady {
+    /// When all of them were ready for the first time.
+    pub since: Timestamp,
+    /// Since when they are not all ready any more, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_at: Option<Timestamp>,
 }
 
 /// How often a Job was sent back to its queue, and until when it waits out.
@@ -237,6 +267,9 @@ pub struct Requeue {
 pub struct Eviction {
     /// A word for machines.
     pub reason: String,
+    /// A second word that says more, where one reason has several causes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cause: String,
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
@@ -276,10 +309,23 @@ impl Record {
             delta: Delta::default(),
             requeue: None,
             accumulated_seconds: 0,
+            evictions: 0,
+            pods_ready: None,
             eviction: None,
             hold: None,
             extra: BTreeMap::new(),
         }
+    }
+
+    /// The pods that it is charged for.
+    pub fn pods(&self) -> i64 {
+        let counts = self.pod_sets.iter().map(|set| set.count);
+        counts.fold(0, i64::saturating_add)
+    }
+
+    /// Whether `other` records the same admission: what differs was only noted meanwhile.
+    pub fn is_same_admission(&self, other: &Self) -> bool {
+        self.state == State::Admitted && other.state == State::Admitted && self.admitted_at == other.admitted_at
     }
 
     /// Reads the record of the Job with this uid.
@@ -350,8 +396,8 @@ fn escape_for_go(json: &str) -> String {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_zero(seconds: &u64) -> bool {
-    *seconds == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]
@@ -389,14 +435,22 @@ mod tests {
                 node_selector: [("pool".to_owned(), "spot".to_owned())].into(),
                 tolerations: vec![json!({"key": "spot", "operator": "Exists"})],
                 labels: [("kueue.x-k8s.io/podset".to_owned(), "main".to_owned())].into(),
+                parallelism: Some(5),
+                completions: Some(5),
             },
             requeue: Some(Requeue {
                 count: 2,
                 at: Some(time("2026-11-30T10:01:00Z")),
             }),
             accumulated_seconds: 40,
+            evictions: 3,
+            pods_ready: Some(PodsReady {
+                since: time("2026-11-30T10:00:05Z"),
+                lost_at: Some(time("2026-11-30T10:00:20Z")),
+            }),
             eviction: Some(Eviction {
                 reason: "Preempted".into(),
+                cause: "InClusterQueue".into(),
                 message: "by team-b/train".into(),
                 at: time("2026-11-30T10:00:30Z"),
                 started: true,
@@ -523,9 +577,32 @@ mod tests {
             .into_iter()
             .filter(|to| State::Admitted.may_become(*to))
             .collect();
-        assert_eq!(from_admitted, [State::Admitted, State::Evicting, State::Held]);
+        assert_eq!(
+            from_admitted,
+            [State::Admitted, State::Evicting, State::Held, State::Deactivated]
+        );
+        assert!(from_admitted.iter().skip(1).all(|state| state.stops()));
         assert!(!State::Evicting.may_be_first());
-        assert!(!State::Deactivated.may_become(State::Admitted));
+    }
+
+    #[test]
+    fn what_is_only_noted_meanwhile_leaves_the_admission_the_same() {
+        let noted = Record {
+            term: 13,
+            pods_ready: None,
+            ..full()
+        };
+        assert!(noted.is_same_admission(&full()));
+        let again = Record {
+            admitted_at: Some(time("2026-11-30T11:00:00Z")),
+            ..full()
+        };
+        assert!(!again.is_same_admission(&full()));
+        let stopped = Record {
+            state: State::Evicting,
+            ..full()
+        };
+        assert!(!stopped.is_same_admission(&full()));
     }
 
     #[test]

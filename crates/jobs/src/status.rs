@@ -67,7 +67,7 @@ pub enum QuotaReturn {
     Unacknowledged,
 }
 
-/// Whether the quota of a Job whose record is Evicting or Held has come back.
+/// Whether the quota of a Job whose record says that it was stopped has come back.
 ///
 /// Status and record must come from the same version of the Job. The status at the time of the stop may be stale (right
 /// after an admission it still says Suspended=True, with no active pods), so a condition that the Job carried already
@@ -107,14 +107,15 @@ pub fn charged_pods(job: &JobView, count: i64) -> i64 {
     remaining.max(present).min(count)
 }
 
-/// Whether all pods that may run at a time are ready or have succeeded.
+/// Whether all pods that may run at a time are ready or have succeeded, those included that are not counted yet.
 pub fn pods_ready(job: &JobView) -> bool {
-    let ready = job
-        .status
-        .ready
-        .unwrap_or(0)
-        .saturating_add(job.status.succeeded.unwrap_or(0));
-    ready >= pods_count(&job.spec)
+    let status = &job.status;
+    let uncounted = status
+        .uncounted_terminated_pods
+        .as_ref()
+        .map_or(0, |pods| pods.succeeded);
+    let ready = [status.ready.unwrap_or(0), status.succeeded.unwrap_or(0), uncounted];
+    ready.into_iter().fold(0, i64::saturating_add) >= pods_count(&job.spec)
 }
 
 /// Completions that no further pod will work on.
@@ -174,6 +175,7 @@ mod tests {
     fn evicted(started: bool, suspended_before: Option<&str>) -> Record {
         let eviction = Eviction {
             reason: "Preempted".into(),
+            cause: String::new(),
             message: String::new(),
             at: "2026-11-30T10:00:03Z".parse().unwrap(),
             started,
@@ -336,5 +338,16 @@ mod tests {
         assert!(ready(3, 0));
         assert!(ready(1, 2));
         assert!(!ready(2, 0));
+    }
+
+    #[test]
+    fn a_pod_that_succeeded_and_is_not_counted_yet_still_makes_up_the_parallelism() {
+        let ready = |uncounted: Value| {
+            let status = json!({"ready": 1, "uncountedTerminatedPods": uncounted});
+            pods_ready(&job(json!({"parallelism": 2}), status))
+        };
+        assert!(ready(json!({"succeeded": ["uid-1"]})));
+        assert!(!ready(json!({"failed": ["uid-1"]})));
+        assert!(!ready(json!({"succeeded": null})));
     }
 }

@@ -12,25 +12,9 @@ pub fn unsupported(job: &JobView) -> Vec<String> {
             names.push(key.to_owned());
         }
     };
-    name(
-        has(job, annotations::JOB_MIN_PARALLELISM),
-        annotations::JOB_MIN_PARALLELISM,
-    );
-    name(
-        is_true(job, annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM),
-        annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM,
-    );
     name(is_true(job, annotations::ELASTIC_JOB), annotations::ELASTIC_JOB);
     let prebuilt = has(job, annotations::PREBUILT_WORKLOAD_NAME) || job.label(labels::PREBUILT_WORKLOAD_NAME).is_some();
     name(prebuilt, labels::PREBUILT_WORKLOAD_NAME);
-    name(
-        job.label(labels::MAX_EXEC_TIME_SECONDS).is_some(),
-        labels::MAX_EXEC_TIME_SECONDS,
-    );
-    let gated = job
-        .annotation(annotations::ADMISSION_GATED_BY)
-        .is_some_and(|gates| !gates.trim().is_empty());
-    name(gated, annotations::ADMISSION_GATED_BY);
     name(has(job, annotations::PRIORITY_BOOST), annotations::PRIORITY_BOOST);
     let template = &job.spec.template;
     for key in annotations::TOPOLOGY_REQUESTS {
@@ -71,27 +55,19 @@ mod tests {
     fn everything_unsupported_is_named() {
         let mut job = fixture::waiting_job();
         job["metadata"]["annotations"] = json!({
-            "kueue.x-k8s.io/job-min-parallelism": "1",
-            "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
             "kueue.x-k8s.io/elastic-job": "true",
-            "kueue.x-k8s.io/admission-gated-by": "example.com/gate",
             "kueue.x-k8s.io/priority-boost": "5",
             "provreq.kueue.x-k8s.io/ValidUntilSeconds": "0"
         });
         job["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("mine");
-        job["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
         let template = &mut job["spec"]["template"];
         template["metadata"]["annotations"] = json!({"kueue.x-k8s.io/podset-required-topology": "rack"});
         template["spec"]["resourceClaims"] = json!([{"name": "gpu"}]);
         assert_eq!(
             unsupported(&fixture::view(&job)),
             [
-                "kueue.x-k8s.io/job-min-parallelism",
-                "kueue.x-k8s.io/job-completions-equal-parallelism",
                 "kueue.x-k8s.io/elastic-job",
                 "kueue.x-k8s.io/prebuilt-workload-name",
-                "kueue.x-k8s.io/max-exec-time-seconds",
-                "kueue.x-k8s.io/admission-gated-by",
                 "kueue.x-k8s.io/priority-boost",
                 "kueue.x-k8s.io/podset-required-topology",
                 "provreq.kueue.x-k8s.io/ValidUntilSeconds",
@@ -101,13 +77,21 @@ mod tests {
     }
 
     #[test]
-    fn switches_that_are_off_ask_for_nothing() {
+    fn what_is_acted_on_is_not_named() {
         let mut job = fixture::waiting_job();
         job["metadata"]["annotations"] = json!({
-            "kueue.x-k8s.io/job-completions-equal-parallelism": "false",
-            "kueue.x-k8s.io/elastic-job": "false",
-            "kueue.x-k8s.io/admission-gated-by": " "
+            "kueue.x-k8s.io/job-min-parallelism": "1",
+            "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
+            "kueue.x-k8s.io/admission-gated-by": "example.com/gate"
         });
+        job["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("60");
+        assert_eq!(unsupported(&fixture::view(&job)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn switches_that_are_off_ask_for_nothing() {
+        let mut job = fixture::waiting_job();
+        job["metadata"]["annotations"] = json!({"kueue.x-k8s.io/elastic-job": "false"});
         assert_eq!(unsupported(&fixture::view(&job)), Vec::<String>::new());
     }
 

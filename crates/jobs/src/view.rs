@@ -157,6 +157,8 @@ pub struct PodSpecView {
     pub priority_class_name: Option<String>,
     /// RuntimeClass of the pods.
     pub runtime_class_name: Option<String>,
+    /// Seconds that a pod that is told to stop may take; 30 where unset.
+    pub termination_grace_period_seconds: Option<i64>,
     /// What running a pod costs beyond its containers.
     pub overhead: Option<ResourceList>,
     /// The containers.
@@ -253,6 +255,17 @@ pub struct StatusView {
     pub completed_indexes: Option<String>,
     /// Indexes that failed for good, such as `1,3-5`.
     pub failed_indexes: Option<String>,
+    /// Pods that have ended and are not in the counts above yet.
+    pub uncounted_terminated_pods: Option<UncountedView>,
+}
+
+/// Pods that have ended and are not counted yet.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UncountedView {
+    /// How many of them succeeded.
+    #[serde(deserialize_with = "count_elements")]
+    pub succeeded: i64,
 }
 
 /// A condition of a Job.
@@ -353,7 +366,12 @@ impl<'de> Visitor<'de> for LenientQuantityVisitor {
 }
 
 fn holds_elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Ok(Option::<Vec<IgnoredAny>>::deserialize(deserializer)?.is_some_and(|elements| !elements.is_empty()))
+    Ok(count_elements(deserializer)? > 0)
+}
+
+fn count_elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let elements = Option::<Vec<IgnoredAny>>::deserialize(deserializer)?;
+    Ok(elements.map_or(0, |elements| i64::try_from(elements.len()).unwrap_or(i64::MAX)))
 }
 
 #[derive(Deserialize)]

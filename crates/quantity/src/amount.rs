@@ -55,6 +55,11 @@ impl Quantity {
         round_away(self.nanos, NANOS_PER_MILLI)
     }
 
+    /// The amount in billionths of a unit, exactly.
+    pub fn nanos(&self) -> i128 {
+        self.nanos
+    }
+
     /// Whether the amount is exactly zero.
     pub fn is_zero(&self) -> bool {
         self.nanos == 0
@@ -110,10 +115,6 @@ impl Quantity {
     pub(crate) fn with_text(mut self, text: &str) -> Self {
         self.text = Some(text.into());
         self
-    }
-
-    pub(crate) fn nanos(&self) -> i128 {
-        self.nanos
     }
 
     pub(crate) fn text(&self) -> Option<&str> {

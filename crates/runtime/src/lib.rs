@@ -13,9 +13,10 @@
 //! consumer of watch events could block for others, or judge a lease by somebody else's wall clock.
 //!
 //! Entry points: [`client::Clients`], [`watch::Watches`], [`lease::Candidate`], [`events::start`],
-//! [`http::serve`], [`telemetry::init`], [`shutdown::on_signals`].
+//! [`http::serve`], [`configuration::load`], [`telemetry::init`], [`shutdown::on_signals`].
 
 pub mod client;
+pub mod configuration;
 pub mod events;
 pub mod http;
 pub mod lease;

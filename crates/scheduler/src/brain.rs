@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use sluice_api::configuration::Configuration;
 use sluice_engine::{LocalQueueKey, Name, Time, Uid};
 use sluice_index::{Answer, Changes, Happening, Index, Notice, Probe, Reign, Write, WriteKind};
 use sluice_runtime::lease::Hold;
@@ -13,7 +14,8 @@ use sluice_runtime::shutdown::Shutdown;
 use tokio::sync::mpsc;
 
 use crate::input::Input;
-use crate::metrics::{Metrics, ResultLabels};
+use crate::metrics::{self, Metrics, ResultLabels};
+use crate::queues::QueueKey;
 use crate::reign::Order;
 use crate::reporter::Reporter;
 use crate::writer::{self, Limits};
@@ -63,12 +65,14 @@ pub(crate) struct Brain {
     answers: mpsc::UnboundedReceiver<Returned>,
     next: Option<Time>,
     dirty_queues: BTreeSet<Name>,
+    dirty_cohorts: BTreeSet<Name>,
     dirty_local_queues: BTreeSet<LocalQueueKey>,
 }
 
 /// What a brain is made of.
 pub(crate) struct Parts {
     pub(crate) own_namespace: String,
+    pub(crate) configuration: Configuration,
     pub(crate) metrics: Metrics,
     pub(crate) reporter: Reporter,
     pub(crate) writes: Client,
@@ -80,8 +84,10 @@ pub(crate) struct Parts {
 impl Brain {
     pub(crate) fn new(parts: Parts) -> Self {
         let (returned, answers) = mpsc::unbounded_channel();
+        let mut index = Index::new(&parts.own_namespace);
+        index.set_configuration(parts.configuration, now());
         Self {
-            index: Index::new(&parts.own_namespace),
+            index,
             metrics: parts.metrics,
             reporter: parts.reporter,
             writes: parts.writes,
@@ -95,6 +101,7 @@ impl Brain {
             answers,
             next: None,
             dirty_queues: BTreeSet::new(),
+            dirty_cohorts: BTreeSet::new(),
             dirty_local_queues: BTreeSet::new(),
         }
     }
@@ -212,12 +219,9 @@ impl Brain {
 
     fn everything_is_dirty(&mut self) {
         self.dirty_queues.extend(self.index.engine().queues().cloned());
+        self.dirty_cohorts.extend(self.index.engine().cohorts().cloned());
         self.dirty_local_queues
             .extend(self.index.engine().local_queues().cloned());
-    }
-
-    fn role(&self) -> &'static str {
-        if self.hold.is_some() { "leader" } else { "follower" }
     }
 
     fn decide(&mut self) {
@@ -338,8 +342,7 @@ impl Brain {
     }
 
     fn tell(&mut self, notice: &Notice) {
-        let role = self.role();
-        self.metrics.count(notice, role);
+        self.metrics.count(notice, metrics::role(self.hold.is_some()));
         if self.hold.is_none() {
             return;
         }
@@ -364,43 +367,52 @@ impl Brain {
     fn report(&mut self) {
         let Changes {
             cluster_queues,
+            cohorts,
             local_queues,
             waiting,
         } = self.index.take_changes();
         self.dirty_queues.extend(cluster_queues);
+        self.dirty_cohorts.extend(cohorts);
         self.dirty_local_queues.extend(local_queues);
-        let role = self.role();
-        for unit in waiting {
-            if self.hold.is_some() {
-                self.reporter.waiting(&unit);
+        if self.hold.is_some() {
+            for unit in &waiting {
+                self.reporter.waiting(unit);
             }
         }
         let now = now();
-        for name in std::mem::take(&mut self.dirty_queues) {
-            match self.index.engine().queue(&name) {
-                Some(report) => self.metrics.show_cluster_queue(&name, &report, role),
-                None => self.metrics.forget_cluster_queue(&name),
-            }
+        let (queues, local_queues) = (
+            std::mem::take(&mut self.dirty_queues),
+            std::mem::take(&mut self.dirty_local_queues),
+        );
+        self.dirty_queues = self.report_queues(queues, now);
+        self.dirty_local_queues = self.report_queues(local_queues, now);
+        let mut cohorts = std::mem::take(&mut self.dirty_cohorts);
+        cohorts.retain(|name| self.report_cohort(name));
+        self.dirty_cohorts = cohorts;
+    }
+
+    /// Brings the status of a Cohort up to date. Returns whether it is to be looked at again.
+    fn report_cohort(&self, name: &str) -> bool {
+        let wanted = self.index.wanted_cohort_status(name).filter(|_| self.hold.is_some());
+        let Some(status) = wanted else { return false };
+        self.reporter.status(status);
+        true
+    }
+
+    /// Shows queues in metrics and statuses. Returns those to be looked at again: until the object shows its status, so
+    /// that a lost write is written again.
+    fn report_queues<K: QueueKey>(&self, mut queues: BTreeSet<K>, now: Time) -> BTreeSet<K> {
+        queues.retain(|key| {
+            key.show(&self.index, &self.metrics);
             if self.hold.is_some()
-                && let Some(status) = self.index.wanted_cluster_queue_status(&name, now)
+                && let Some(status) = key.wanted_status(&self.index, now)
             {
                 self.reporter.status(status);
-                // It is looked at again until the object shows it, so that a lost write is written again.
-                self.dirty_queues.insert(name);
+                return true;
             }
-        }
-        for key in std::mem::take(&mut self.dirty_local_queues) {
-            match self.index.engine().local_queue(&key) {
-                Some(report) => self.metrics.show_local_queue(&key, &report, role),
-                None => self.metrics.forget_local_queue(&key, role),
-            }
-            if self.hold.is_some()
-                && let Some(status) = self.index.wanted_local_queue_status(&key, now)
-            {
-                self.reporter.status(status);
-                self.dirty_local_queues.insert(key);
-            }
-        }
+            false
+        });
+        queues
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
+use sluice_api::configuration::Configuration;
+use sluice_runtime::configuration;
 use sluice_runtime::lease::LeaseName;
 use sluice_runtime::telemetry::LogFormat;
 
@@ -19,6 +21,9 @@ pub struct Flags {
     /// Name of this replica in leases and logs; a random part is added.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
+    /// Configuration file of kind Configuration (config.kueue.x-k8s.io); without one everything has its default.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Kubeconfig file; else KUBECONFIG, else the pod's service account.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
@@ -62,6 +67,7 @@ pub struct Flags {
 pub struct Config {
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
+    pub(crate) configuration: Configuration,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) health_bind_address: SocketAddr,
     pub(crate) lease_name: String,
@@ -106,6 +112,7 @@ impl TryFrom<Flags> for Config {
             "--lease-retry-period must be more than zero"
         );
         Ok(Self {
+            configuration: configuration::load(flags.config.as_deref())?,
             namespace: flags.namespace,
             pod_name: flags.identity,
             kubeconfig: flags.kubeconfig,
@@ -165,5 +172,23 @@ mod tests {
         assert!(error.contains("--lease-renew-deadline"), "{error}");
         assert!(config(&["--lease-duration=fast"]).is_err());
         assert!(config(&["--lease-retry-period=-1s"]).is_err());
+    }
+
+    #[test]
+    fn a_configuration_file_is_read_and_a_wrong_one_stops_the_start_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.yaml");
+        let with_file = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            config(&[&format!("--config={}", path.display())])
+        };
+        let head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+        let waits = with_file(&format!("{head}waitForPodsReady: {{timeout: 90s}}\n")).unwrap();
+        let wait = waits.configuration.wait_for_pods_ready.unwrap();
+        assert_eq!(wait.timeout, Duration::from_secs(90));
+        let error = with_file(&format!("{head}waitForPods: {{}}\n")).unwrap_err();
+        assert!(format!("{error:#}").contains("line 3"), "{error:#}");
+        assert!(config(&["--config=no-such-file"]).is_err());
+        assert_eq!(config(&[]).unwrap().configuration, Configuration::default());
     }
 }

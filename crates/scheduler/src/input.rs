@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::PartialObjectMeta;
-use sluice_api::v1beta2::{ClusterQueue, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
+use sluice_api::v1beta2::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
 use sluice_engine::Time;
 use sluice_index::Index;
 use sluice_jobs::view::JobView;
@@ -17,6 +17,7 @@ pub(crate) enum Input {
     Job(Change<JobView>),
     Namespace(Change<PartialObjectMeta<Namespace>>),
     ClusterQueue(Change<ClusterQueue>),
+    Cohort(Change<Cohort>),
     LocalQueue(Change<LocalQueue>),
     Flavor(Change<ResourceFlavor>),
     WorkloadPriorityClass(Change<WorkloadPriorityClass>),
@@ -50,6 +51,12 @@ impl Input {
                 index,
                 |index, queue| index.set_cluster_queue(queue, now),
                 |index, key| index.delete_cluster_queue(&key.name),
+            ),
+            Self::Cohort(change) => each(
+                change,
+                index,
+                |index, cohort| index.set_cohort(cohort, now),
+                |index, key| index.delete_cohort(&key.name, now),
             ),
             Self::LocalQueue(change) => each(
                 change,

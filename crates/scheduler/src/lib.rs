@@ -18,6 +18,7 @@ mod input;
 mod ledger;
 mod metrics;
 mod pods;
+mod queues;
 mod reign;
 mod reporter;
 mod term;
@@ -95,6 +96,7 @@ pub async fn run(config: Config) -> Result<()> {
     let (reporter, clerk) = Reporter::new(reports, &config.namespace, timeout, publisher);
     let brain = Brain::new(Parts {
         own_namespace: config.namespace.clone(),
+        configuration: config.configuration.clone(),
         metrics,
         reporter,
         writes: clients.write(timeout)?,
@@ -149,6 +151,7 @@ fn watch_everything(watches: &Watches) -> mpsc::Receiver<Input> {
     watches.spawn(PumpConfig::default(), sink.clone(), Input::PriorityClass);
     watches.spawn(PumpConfig::default(), sink.clone(), Input::WorkloadPriorityClass);
     watches.spawn(PumpConfig::default(), sink.clone(), Input::Flavor);
+    watches.spawn(PumpConfig::default(), sink.clone(), Input::Cohort);
     watches.spawn(PumpConfig::default(), sink.clone(), Input::ClusterQueue);
     watches.spawn(PumpConfig::default(), sink.clone(), Input::LocalQueue);
     watches.spawn(PumpConfig::default(), sink, Input::Job);

@@ -1,6 +1,7 @@
 //! What the scheduler tells users: statuses of queues, events on Jobs, the ledger of opt-ins. Never on the critical path.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
-use sluice_api::v1beta2::{ClusterQueue, LocalQueue};
+use sluice_api::v1beta2::{ClusterQueue, Cohort, LocalQueue};
 use sluice_engine::LocalQueueKey;
 use sluice_index::{Happening, Ledger, Notice, WaitingUnit, WantedStatus};
 use sluice_runtime::events::{self, Publisher, Severity};
@@ -19,6 +22,10 @@ use tokio::sync::Notify;
 
 use crate::ledger;
 
+/// The reason of an eviction that makes room for another Job.
+const PREEMPTED: &str = "Preempted";
+/// The reason of an eviction that takes the Job out of queueing.
+const DEACTIVATED: &str = "Deactivated";
 /// Field manager of the statuses.
 const MANAGER: &str = "sluice-scheduler";
 
@@ -26,6 +33,7 @@ const MANAGER: &str = "sluice-scheduler";
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     ClusterQueue(String),
+    Cohort(String),
     LocalQueue(LocalQueueKey),
 }
 
@@ -75,6 +83,7 @@ impl Reporter {
     pub(crate) fn status(&self, status: WantedStatus) {
         let target = match &status {
             WantedStatus::ClusterQueue { name, .. } => Target::ClusterQueue(name.clone()),
+            WantedStatus::Cohort { name, .. } => Target::Cohort(name.clone()),
             WantedStatus::LocalQueue { key, .. } => Target::LocalQueue(key.clone()),
         };
         self.leave(|desk| {
@@ -130,37 +139,40 @@ impl Clerk {
 
     /// A status that could not be written is wanted again by the brain as long as the object does not show it.
     async fn write(&self, status: WantedStatus) {
-        let params = PatchParams::apply(MANAGER).force();
-        let (object, result) = match status {
+        match status {
             WantedStatus::ClusterQueue { name, status } => {
-                let queues: Api<ClusterQueue> = Api::all(self.client.clone());
-                let body = json!({"apiVersion": ClusterQueue::api_version(&()), "kind": ClusterQueue::kind(&()), "status": status});
-                let patch = Patch::Apply(&body);
-                let write = queues.patch_status(&name, &params, &patch);
-                let result = tokio::time::timeout(self.timeout, write)
-                    .await
-                    .map(|result| result.map(drop));
-                (name, result)
+                self.apply_status::<ClusterQueue>(Api::all(self.client.clone()), &name, &status)
+                    .await;
+            }
+            WantedStatus::Cohort { name, status } => {
+                self.apply_status::<Cohort>(Api::all(self.client.clone()), &name, &status)
+                    .await;
             }
             WantedStatus::LocalQueue { key, status } => {
-                let queues: Api<LocalQueue> = Api::namespaced(self.client.clone(), &key.namespace);
-                let body = json!({"apiVersion": LocalQueue::api_version(&()), "kind": LocalQueue::kind(&()), "status": status});
-                let patch = Patch::Apply(&body);
-                let write = queues.patch_status(&key.name, &params, &patch);
-                let result = tokio::time::timeout(self.timeout, write)
-                    .await
-                    .map(|result| result.map(drop));
-                (format!("{}/{}", key.namespace, key.name), result)
+                let queues = Api::namespaced(self.client.clone(), &key.namespace);
+                self.apply_status::<LocalQueue>(queues, &key.name, &status).await;
             }
-        };
-        match result {
-            Ok(Ok(())) => {}
-            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => {}
-            Ok(Err(error)) => {
-                tracing::warn!(object, %error, "failed to write the status of a queue; written again soon");
-            }
-            Err(_) => tracing::warn!(object, "writing the status of a queue timed out; written again soon"),
         }
+    }
+
+    async fn apply_status<K>(&self, queues: Api<K>, name: &str, status: &impl Serialize)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let body = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "status": status});
+        let (params, patch) = (PatchParams::apply(MANAGER).force(), Patch::Apply(&body));
+        let error = match tokio::time::timeout(self.timeout, queues.patch_status(name, &params, &patch)).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "timed out".to_owned(),
+        };
+        let object = format!("{}/{name}", queues.resource_url());
+        tracing::warn!(
+            object,
+            error,
+            "failed to write the status of a queue; written again soon"
+        );
     }
 }
 
@@ -177,9 +189,9 @@ impl Reporter {
                     format!("Admitted by ClusterQueue {queue} ({flavors}) after waiting {seconds} s"),
                 )
             }
-            Happening::Evicted { reason, message } => {
-                (Severity::Normal, "Stopped", format!("Evicted ({reason}): {message}"))
-            }
+            Happening::Evicted {
+                reason, cause, message, ..
+            } => return self.evicted(notice, reason, cause, message),
             Happening::SuspendedLate => (
                 Severity::Warning,
                 "Suspended",
@@ -220,9 +232,26 @@ impl Reporter {
                 "UnreadableRecord",
                 format!("{message}; it runs on and is charged by its template and queue"),
             ),
-            Happening::Finished { .. } => return,
+            Happening::Finished { .. } | Happening::QuotaReturned { .. } => return,
         };
         self.publish(&notice.job.0, &notice.job.1, &notice.uid, severity, reason, message);
+    }
+
+    /// An eviction has Kueue's words as the event's reason: `Preempted`, or `EvictedDueTo` and why.
+    fn evicted(&self, notice: &Notice, reason: &str, cause: &str, message: &str) {
+        let word = match (reason, cause) {
+            (PREEMPTED, _) => PREEMPTED.to_owned(),
+            (reason, "") => format!("EvictedDueTo{reason}"),
+            (reason, cause) => format!("EvictedDueTo{reason}DueTo{cause}"),
+        };
+        // Its owner has to do something about a Job that comes back by nobody else's doing.
+        let severity = if reason == DEACTIVATED {
+            Severity::Warning
+        } else {
+            Severity::Normal
+        };
+        let sentence = format!("Evicted: {message}");
+        self.publish(&notice.job.0, &notice.job.1, &notice.uid, severity, &word, sentence);
     }
 
     /// An event that says why a Job waits.

@@ -28,6 +28,8 @@ pub struct AuditEvent {
     pub name: String,
     /// HTTP status of the answer.
     pub code: u16,
+    /// What the API server said of a failure; empty for what succeeded.
+    pub message: String,
     /// When the request came, RFC 3339 with microseconds.
     pub received: String,
 }
@@ -149,6 +151,8 @@ struct ObjectRef {
 struct ResponseStatus {
     #[serde(default)]
     code: u16,
+    #[serde(default)]
+    message: String,
 }
 
 impl From<Entry> for AuditEvent {
@@ -163,6 +167,7 @@ impl From<Entry> for AuditEvent {
             namespace: entry.object_ref.namespace,
             name: entry.object_ref.name,
             code: entry.response_status.code,
+            message: entry.response_status.message,
             received: entry.request_received_timestamp,
         }
     }

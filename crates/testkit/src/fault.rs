@@ -22,13 +22,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use sluice_pki::{Authority, Issued};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::background::background;
-use crate::certificates::{Authority, KeyPair};
+use crate::certificates;
 use crate::kubeconfig::Kubeconfig;
 use crate::plane::Plane;
 
@@ -175,8 +176,8 @@ impl FaultProxy {
         crate::plane::install_crypto_provider();
         let upstream: SocketAddr = plane.server().trim_start_matches("https://").parse()?;
         let address = plane.free_address();
-        let authority = Authority::new("sluice-fault-proxy")?;
-        let acceptor = acceptor(&authority.server(&[address.ip().to_string()])?)?;
+        let authority = certificates::authority("sluice-fault-proxy")?;
+        let acceptor = acceptor(&certificates::server(&authority, &[address.ip().to_string()])?)?;
         let shared = Arc::new(Shared {
             upstream,
             name: ServerName::IpAddress(upstream.ip().into()),
@@ -259,7 +260,7 @@ impl Drop for FaultProxy {
     }
 }
 
-fn acceptor(pair: &KeyPair) -> Result<TlsAcceptor> {
+fn acceptor(pair: &Issued) -> Result<TlsAcceptor> {
     let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?;
     let mut config = rustls::ServerConfig::builder()

@@ -8,14 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions};
 use serde_json::{Value, json};
-
-use crate::certificates::KeyPair;
+use sluice_pki::Issued;
 
 /// What a kubeconfig proves who it is with.
 #[derive(Debug, Clone)]
 pub enum Identity {
     /// A client certificate of the plane's authority.
-    Certificate(KeyPair),
+    Certificate(Issued),
     /// A bearer token, as a service account has one.
     Token(String),
 }

@@ -108,9 +108,9 @@ impl Kubectl {
         self.line(&format!("get {arguments} -o json")).await?.json()
     }
 
-    /// How to call it from a shell.
-    pub fn command_line(&self) -> String {
-        self.argv.join(" ")
+    /// A line for a shell, after which `kubectl` is this one.
+    pub fn alias(&self) -> String {
+        format!("alias kubectl='{}'", self.argv.join(" "))
     }
 
     /// The same kubectl as another identity.

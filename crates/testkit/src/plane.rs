@@ -17,10 +17,11 @@ use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
+use sluice_pki::Authority;
 
 use crate::audit::Audit;
 use crate::binaries::ControlPlaneBinaries;
-use crate::certificates::Authority;
+use crate::certificates;
 use crate::kubeconfig::{Identity, Kubeconfig};
 use crate::kubectl::Kubectl;
 use crate::nodes::FakeNode;
@@ -81,6 +82,7 @@ pub struct Plane {
     admin: Kubeconfig,
     programs: Mutex<BTreeMap<String, Program>>,
     next_port: AtomicU16,
+    kept: bool,
 }
 
 /// rustls needs one process-wide provider; the first caller wins.
@@ -106,13 +108,17 @@ impl Plane {
                 return Err(error);
             }
         };
-        let authority = Authority::new("sluice-plane")?;
+        let authority = certificates::authority("sluice-plane")?;
         let server = format!("https://{}", address(supervisor.network(), 6443));
         let admin = Kubeconfig::write(
             &root.join("kubeconfigs/admin"),
             &server,
             authority.certificate(),
-            Identity::Certificate(authority.client("kubernetes-admin", &["system:masters"])?),
+            Identity::Certificate(certificates::client(
+                &authority,
+                "kubernetes-admin",
+                &["system:masters"],
+            )?),
         )?;
         let plane = Self {
             root,
@@ -122,6 +128,7 @@ impl Plane {
             admin,
             programs: Mutex::default(),
             next_port: AtomicU16::new(20_000),
+            kept: options.keep_folder,
         };
         if options.keep_folder {
             plane.supervisor.keep().await?;
@@ -213,7 +220,7 @@ impl Plane {
             &self.root.join("kubeconfigs").join(user.replace([':', '/'], "_")),
             &self.server(),
             self.authority.certificate(),
-            Identity::Certificate(self.authority.client(user, groups)?),
+            Identity::Certificate(certificates::client(&self.authority, user, groups)?),
         )
     }
 
@@ -299,18 +306,22 @@ impl Plane {
         self.root.join("logs").join(format!("{name}.log"))
     }
 
-    /// The last `lines` lines of every log, for the message of a failing test.
+    /// Up to `lines` lines of every log, for the message of a failing test: first what ended, by its error; then the ends
+    /// of the others.
     pub fn log_tails(&self, lines: usize) -> String {
         let names: Vec<String> = self.programs().keys().cloned().collect();
-        let mut tails = format!("logs are in {}\n", self.root.join("logs").display());
-        for name in names {
-            let content = std::fs::read_to_string(self.log(&name)).unwrap_or_default();
-            let all: Vec<&str> = content.lines().collect();
-            let tail = all
-                .get(all.len().saturating_sub(lines)..)
-                .unwrap_or_default()
-                .join("\n");
-            let _ = writeln!(tails, "--- {name}\n{tail}");
+        let (ended, running): (Vec<_>, Vec<_>) = names.iter().partition(|name| self.exit(name).is_some());
+        let mut tails = String::new();
+        for (names, part) in [(ended, last_words as fn(&str, usize) -> String), (running, tail)] {
+            for name in names {
+                let log = std::fs::read_to_string(self.log(name)).unwrap_or_default();
+                let _ = writeln!(tails, "--- {name}\n{}", part(&log, lines));
+            }
+        }
+        if self.kept {
+            let _ = writeln!(tails, "--- all logs are in {}", self.root.join("logs").display());
+        } else {
+            tails.push_str("--- the logs go with the plane; SLUICE_TESTKIT_KEEP=1 keeps them\n");
         }
         tails
     }
@@ -410,6 +421,23 @@ impl Plane {
     }
 }
 
+/// The last lines of a log.
+fn tail(log: &str, lines: usize) -> String {
+    let all: Vec<&str> = log.lines().collect();
+    let begin = all.len().saturating_sub(lines);
+    all.get(begin..).unwrap_or_default().join("\n")
+}
+
+/// What a program said as it ended: its last error from the first line on, if it told one, else its last lines.
+fn last_words(log: &str, lines: usize) -> String {
+    let all: Vec<&str> = log.lines().collect();
+    let begins = |line: &&str| line.starts_with("Error: ") || line.contains("panicked at");
+    match all.iter().rposition(begins).and_then(|begin| all.get(begin..)) {
+        Some(error) => error.iter().take(lines).copied().collect::<Vec<_>>().join("\n"),
+        None => tail(log, lines),
+    }
+}
+
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
@@ -417,4 +445,21 @@ fn is_conflict(error: &kube::Error) -> bool {
 /// Address of a process of plane `network`.
 fn address(network: u8, port: u16) -> SocketAddr {
     SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(127, 78, network, 1), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_a_program_begin_with_its_error() {
+        let log = "up\nError: first\nup again\nthread 'main' panicked at x.rs:1\nwhy\n0: frame\n1: frame\n";
+        assert_eq!(last_words(log, 2), "thread 'main' panicked at x.rs:1\nwhy");
+        assert_eq!(
+            last_words("a\nError: b\n\nCaused by:\n    c\n", 9),
+            "Error: b\n\nCaused by:\n    c"
+        );
+        assert_eq!(last_words("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(tail("a\n", 2), "a");
+    }
 }

@@ -14,14 +14,16 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
+use sluice_pki::Authority;
 
 use crate::balancer::Balancer;
 use crate::binaries::{SluiceBinaries, text};
-use crate::certificates::Authority;
+use crate::certificates;
 use crate::chart::{Chart, Container, NAMESPACE};
 use crate::fault::FaultProxy;
 use crate::kubeconfig::Kubeconfig;
 use crate::plane::Plane;
+use crate::port::check_webhook_port;
 use crate::supervisor::Program;
 use crate::wait::eventually;
 
@@ -80,6 +82,7 @@ impl Sluice {
 
     /// Installs the chart with `values` over the tests' own (short lease times, a certificate); starts nothing.
     pub async fn install(plane: &Arc<Plane>, values: &Value) -> Result<Self> {
+        check_webhook_port()?;
         // The build and the API server's work have nothing to wait for from each other.
         let (binaries, chart) = tokio::join!(SluiceBinaries::locate(), Self::install_chart(plane, values));
         let (chart, authority) = chart?;
@@ -99,7 +102,7 @@ impl Sluice {
     }
 
     async fn install_chart(plane: &Plane, values: &Value) -> Result<(Chart, Authority)> {
-        let authority = Authority::new("sluice-webhook")?;
+        let authority = certificates::authority("sluice-webhook")?;
         let mut all = json!({
             "webhook": {"caBundle": STANDARD.encode(authority.certificate())},
             "scheduler": {"lease": {"duration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}},
@@ -154,13 +157,8 @@ impl Sluice {
     /// Issues a new certificate for the webhook's Service into the TLS folder.
     pub fn issue_certificate(&self) -> Result<()> {
         let name = format!("{}.{NAMESPACE}.svc", self.service);
-        let pair = self
-            .authority
-            .server(&[name.clone(), format!("{name}.cluster.local")])?;
-        std::fs::create_dir_all(&self.tls)?;
-        std::fs::write(self.tls.join("tls.crt"), &pair.certificate)?;
-        std::fs::write(self.tls.join("tls.key"), &pair.key)?;
-        Ok(())
+        let names = [name.clone(), format!("{name}.cluster.local")];
+        certificates::write(&certificates::server(&self.authority, &names)?, &self.tls, "tls")
     }
 
     /// Starts webhooks named `sluice-webhook-0`, `-1` and so on; returns when Jobs reach them.
@@ -243,6 +241,12 @@ impl Sluice {
         let mut argv = vec![text(&self.binaries.path(program))];
         argv.extend(arguments.iter().cloned());
         override_arguments(&mut argv, vec![format!("--health-bind-address={health}")]);
+        if argument(&argv, "--config").is_some() {
+            override_arguments(
+                &mut argv,
+                vec![format!("--config={}", text(&self.configuration_file()?))],
+            );
+        }
         override_arguments(&mut argv, overrides);
         let mut env: BTreeMap<String, String> = container.env.iter().cloned().collect();
         for (variable, field) in &container.fields {
@@ -255,7 +259,9 @@ impl Sluice {
             env.insert(variable.clone(), value.to_owned());
         }
         env.insert("KUBECONFIG".to_owned(), text(&kubeconfig.path));
+        // Where a panic came from is worth its lines; where an error was made is not.
         env.insert("RUST_BACKTRACE".to_owned(), "1".to_owned());
+        env.insert("RUST_LIB_BACKTRACE".to_owned(), "0".to_owned());
         env.insert("NO_COLOR".to_owned(), "1".to_owned());
         self.health
             .lock()
@@ -269,6 +275,19 @@ impl Sluice {
             })
             .await?;
         Ok(())
+    }
+
+    /// The configuration file, as the kubelet would mount it.
+    fn configuration_file(&self) -> Result<PathBuf> {
+        let file = "config.yaml";
+        let text = self
+            .chart
+            .of_kind("ConfigMap")
+            .find_map(|map| map["data"][file].as_str())
+            .context("the chart has no ConfigMap with the configuration file")?;
+        let path = self.plane.folder().join(file);
+        std::fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
+        Ok(path)
     }
 
     /// Address that the API server calls the webhook at: its Service's clusterIP.

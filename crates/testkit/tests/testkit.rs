@@ -216,7 +216,7 @@ async fn a_detached_plane_outlives_its_owner_until_it_is_told_to_end() {
     assert!(owner.wait().unwrap().success());
     let folder = PathBuf::from(after(&printed, "folder: ").unwrap());
     let kubeconfig = after(&printed, "export KUBECONFIG=").unwrap();
-    let kubectl = after(&printed, "kubectl is: ").unwrap();
+    let kubectl = after(&printed, "alias kubectl='").unwrap().trim_end_matches('\'');
     let version = Command::new("sh")
         .args(["-c", &format!("{kubectl} --kubeconfig={kubeconfig} get --raw /version")])
         .output()

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use sluice_admission::Settings;
+use sluice_api::configuration::Configuration;
+use sluice_api::duration::parse_duration;
+use sluice_runtime::configuration::{self, LoadError};
 use sluice_runtime::telemetry::LogFormat;
 
 use crate::certificate::CertificateFiles;
@@ -37,8 +40,12 @@ pub struct Args {
     pub tls_private_key_file: PathBuf,
 
     /// How often the certificate files are looked at
-    #[arg(long, default_value = "2s", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, default_value = "2s", value_parser = parse_duration, value_name = "DURATION")]
     pub tls_reload_interval: Duration,
+
+    /// Configuration file of kind Configuration (config.kueue.x-k8s.io); without one everything has its default
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 
     /// Kubeconfig of the cluster; else KUBECONFIG, else the pod's service account
     #[arg(long, value_name = "FILE")]
@@ -57,7 +64,7 @@ pub struct Args {
     pub break_glass_groups: Vec<String>,
 
     /// Time to answer one review; keep it below the timeout of the webhook configurations
-    #[arg(long, default_value = "1500ms", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, default_value = "1500ms", value_parser = parse_duration, value_name = "DURATION")]
     pub request_timeout: Duration,
 
     /// Reviews in work at once; more wait for their turn
@@ -65,7 +72,7 @@ pub struct Args {
     pub max_concurrent_reviews: usize,
 
     /// After SIGTERM: how long calls are still taken, not ready any more, until no client comes here any longer
-    #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "DURATION")]
     pub drain_delay: Duration,
 
     /// Log format: text or json
@@ -86,6 +93,9 @@ pub struct Config {
     pub health_bind_address: SocketAddr,
     /// The serving certificate.
     pub certificate: CertificateFiles,
+    /// The file that was accepted. Nothing in it concerns the webhook so far; it is read so that a file that the scheduler
+    /// would refuse stops an upgrade here, while old processes still serve.
+    pub configuration: Configuration,
     /// The cluster; see [`Args::kubeconfig`].
     pub kubeconfig: Option<PathBuf>,
     /// Names that the rules need.
@@ -97,9 +107,14 @@ pub struct Config {
 }
 
 impl Args {
-    /// The configuration that the flags ask for.
-    pub fn into_config(self) -> Config {
-        Config {
+    /// The configuration that flags and file ask for.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration file cannot be read or is wrong.
+    pub fn into_config(self) -> Result<Config, LoadError> {
+        Ok(Config {
+            configuration: configuration::load(self.config.as_deref())?,
             bind_address: self.bind_address,
             health_bind_address: self.health_bind_address,
             certificate: CertificateFiles {
@@ -120,17 +135,7 @@ impl Args {
                 ..Limits::default()
             },
             drain_delay: self.drain_delay,
-        }
-    }
-}
-
-/// A duration in Go's notation: `2s`, `1500ms`, `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: kube::core::Duration = text.parse().map_err(|err| format!("{err}"))?;
-    if parsed.is_negative() {
-        Err("must not be negative".to_owned())
-    } else {
-        Ok(parsed.into())
+        })
     }
 }
 
@@ -160,7 +165,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(args.log_format, LogFormat::Json);
-        let config = args.into_config();
+        let config = args.into_config().unwrap();
         assert_eq!(config.bind_address, "127.77.0.5:443".parse().unwrap());
         assert_eq!(config.settings.own_namespace, "sluice-system");
         assert_eq!(config.settings.scheduler_users, ["a".to_owned(), "b".to_owned()].into());
@@ -171,8 +176,36 @@ mod tests {
 
     #[test]
     fn durations_are_written_as_in_go_and_never_negative() {
-        assert_eq!(duration("1m30s").unwrap(), Duration::from_secs(90));
-        assert!(duration("-1s").unwrap_err().contains("negative"));
-        assert!(duration("soon").is_err());
+        let delay =
+            |text: &str| Args::try_parse_from(["sluice-webhook", "--namespace=a", &format!("--drain-delay={text}")]);
+        assert_eq!(delay("1m30s").unwrap().drain_delay, Duration::from_secs(90));
+        assert!(delay("-1s").unwrap_err().to_string().contains("negative"));
+        for text in ["soon", "1", "", "inf"] {
+            assert!(delay(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_file_is_read_and_a_wrong_one_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.yaml");
+        let config = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let flag = format!("--config={}", path.display());
+            Args::try_parse_from(["sluice-webhook", "--namespace=a", &flag])
+                .unwrap()
+                .into_config()
+        };
+        let head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+        assert_eq!(config("").unwrap().configuration, Configuration::default());
+        let fair = config(&format!(
+            "{head}fairSharing: {{preemptionStrategies: [LessThanInitialShare]}}\n"
+        ));
+        assert!(fair.unwrap().configuration.fair_sharing.is_some());
+        let error = config(&format!("{head}fairShare: {{}}\n")).unwrap_err().to_string();
+        assert!(
+            error.contains("line 3: fairShare is not known; did you mean fairSharing?"),
+            "{error}"
+        );
     }
 }

@@ -38,7 +38,7 @@ pub use args::{Args, Config};
 pub use cache::SharedWorld;
 pub use certificate::{CertificateFiles, check as check_certificate, keep_loaded};
 pub use metrics::Metrics;
-pub use review::{MUTATE_JOB, VALIDATE_JOB};
+pub use review::{MUTATE_JOB, VALIDATE_CLUSTER_QUEUE, VALIDATE_COHORT, VALIDATE_JOB};
 pub use server::{Limits, ServeError, Server};
 
 const USER_AGENT: &str = concat!("sluice-webhook/", env!("CARGO_PKG_VERSION"));

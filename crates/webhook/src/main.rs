@@ -1,4 +1,4 @@
-//! `sluice-webhook`: answers the API server's AdmissionReviews of batch Jobs.
+//! `sluice-webhook`: answers the API server's AdmissionReviews of batch Jobs and queues.
 
 use anyhow::Context;
 use clap::Parser;
@@ -10,5 +10,5 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     telemetry::init(args.log_format, &args.log_filter)?;
     let (_trigger, shutdown) = shutdown::on_signals().context("failed to install signal handlers")?;
-    sluice_webhook::run(args.into_config(), shutdown).await
+    sluice_webhook::run(args.into_config()?, shutdown).await
 }

@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use sluice_admission::{Outcome, Reply, World, mutate_job, validate_job};
+use sluice_admission::{Outcome, Reply, World, mutate_job, validate_cluster_queue, validate_cohort, validate_job};
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -25,6 +25,10 @@ use crate::server::Limits;
 pub const MUTATE_JOB: &str = "/mutate-batch-v1-job";
 /// Where new and changed Jobs are validated.
 pub const VALIDATE_JOB: &str = "/validate-batch-v1-job";
+/// Where new and changed ClusterQueues are validated.
+pub const VALIDATE_CLUSTER_QUEUE: &str = "/validate-kueue-x-k8s-io-v1beta2-clusterqueue";
+/// Where new and changed Cohorts are validated.
+pub const VALIDATE_COHORT: &str = "/validate-kueue-x-k8s-io-v1beta2-cohort";
 
 type Rule = fn(&[u8], &World) -> Reply;
 
@@ -43,10 +47,15 @@ struct Observer {
     draining: Arc<AtomicBool>,
 }
 
-/// Both endpoints, with their limits around them.
+/// All endpoints, with their limits around them.
 pub(crate) fn router(world: &SharedWorld, limits: &Limits, metrics: &Metrics, draining: &Arc<AtomicBool>) -> Router {
     endpoints(
-        &[(MUTATE_JOB, mutate_job), (VALIDATE_JOB, validate_job)],
+        &[
+            (MUTATE_JOB, mutate_job),
+            (VALIDATE_JOB, validate_job),
+            (VALIDATE_CLUSTER_QUEUE, |body, _| validate_cluster_queue(body)),
+            (VALIDATE_COHORT, |body, _| validate_cohort(body)),
+        ],
         world,
         limits,
         metrics,

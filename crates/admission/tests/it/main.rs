@@ -5,6 +5,7 @@
     reason = "helpers of tests count as no tests to clippy"
 )]
 
+mod quota_table;
 mod robustness;
 mod stored_reviews;
 mod support;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_admission::{Outcome, Reply, World, mutate_job, validate_job};
+use sluice_admission::{Outcome, Reply, World, mutate_job, validate_cluster_queue, validate_cohort, validate_job};
 
 use crate::support::{SCHEDULER, operations, patched, response, world};
 
@@ -61,8 +61,32 @@ fn full_job() -> Value {
     })
 }
 
+fn full_queue() -> Value {
+    let quota = json!({"name": "cpu", "nominalQuota": "4", "borrowingLimit": 1, "lendingLimit": "5"});
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {
+            "name": "q",
+            "annotations": {
+                "sluice.internal/backfill": "true", "sluice.internal/ageing-interval": "10m",
+                "sluice.internal/ageing-max-steps": "9", "sluice.internal/minimum-run-time": "soon",
+            },
+        },
+        "spec": {
+            "cohortName": "c",
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [{"name": "a", "resources": [quota]}]}],
+            "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+            "fairSharing": {"weight": "1n"},
+            "stopPolicy": "None",
+        },
+    })
+}
+
 /// Every answer is well formed, and a patch that is answered applies to the object it was made for.
 fn check(body: &[u8], world: &World) {
+    well_formed(&validate_cluster_queue(body));
+    well_formed(&validate_cohort(body));
     for reply in [mutate_job(body, world), validate_job(body, world)] {
         well_formed(&reply);
         if reply.decision.outcome == Outcome::Patched {
@@ -152,6 +176,23 @@ proptest! {
     ) {
         let user = if scheduler { SCHEDULER } else { "jane" };
         let mut review = review(&full_job(), &full_job(), if update { "UPDATE" } else { "CREATE" }, user);
+        for (at, value) in changes {
+            let places = places(&review);
+            if places.is_empty() { break }
+            *review.pointer_mut(&places[at.index(places.len())]).unwrap() = value;
+        }
+        check(&serde_json::to_vec(&review).unwrap(), &world());
+    }
+
+    #[test]
+    fn a_review_of_a_queue_with_anything_anywhere_gets_an_answer(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any_json()), 1..4),
+        update in any::<bool>(),
+    ) {
+        let mut review = review(&full_queue(), &full_queue(), if update { "UPDATE" } else { "CREATE" }, "jane");
+        review["request"]["resource"] = json!({
+            "group": "kueue.x-k8s.io", "version": "v1beta2", "resource": "clusterqueues",
+        });
         for (at, value) in changes {
             let places = places(&review);
             if places.is_empty() { break }

@@ -8,6 +8,7 @@ use crate::support::{BREAK_GLASS, SCHEDULER, operations, patched, response, upda
 const RECORD: &str = "sluice.internal/admission";
 const NOTE: &str = "sluice.internal/created-running";
 const HOLD: &str = "sluice.internal/hold";
+const DEACTIVATED: &str = "sluice.internal/deactivated";
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// A Job as stored, built up from one that waits in queue batch of team-a and was created with `suspend: true`.
@@ -205,9 +206,52 @@ fn unsuspending_a_job_whose_queue_is_missing_says_which_queue() {
 
 #[test]
 fn a_deactivated_job_stays_deactivated() {
-    let old = Stored::waiting().recorded("Deactivated");
+    let old = Stored::waiting().recorded("Deactivated").annotated(DEACTIVATED, "x");
     let warnings = changes_nothing(&old, &old.clone().with("/spec/suspend", json!(false)));
-    assert!(warnings.contains("deactivated"), "{warnings}");
+    assert!(
+        warnings.contains("deactivated") && warnings.contains(DEACTIVATED),
+        "{warnings}"
+    );
+    let warnings = changes_nothing(&old, &old.clone().without(RECORD).without(DEACTIVATED));
+    assert!(warnings.contains("stays deactivated"), "{warnings}");
+}
+
+#[test]
+fn removing_the_annotation_of_a_deactivation_puts_the_job_back() {
+    let old = Stored::waiting().recorded("Deactivated").annotated(DEACTIVATED, "x");
+    let new = old.clone().without(DEACTIVATED);
+    assert_eq!(passes(&old, &new), "");
+    let warnings = changes_nothing(&new, &new.clone().with("/spec/suspend", json!(false)));
+    assert!(warnings.contains("waits in LocalQueue"), "{warnings}");
+}
+
+#[test]
+fn a_manifest_applied_again_does_not_raise_the_pods_of_a_job_admitted_with_fewer() {
+    let record = json!({
+        "v": 1, "term": 3, "uid": "job-uid", "state": "Admitted",
+        "delta": {"parallelism": 10, "completions": 10}
+    });
+    let pods = |job: Stored, parallelism: i64, completions: i64| {
+        let Stored(mut job) = job;
+        job["spec"]["parallelism"] = json!(parallelism);
+        job["spec"]["completions"] = json!(completions);
+        Stored(job)
+    };
+    let running = Stored::running().annotated(RECORD, &record.to_string());
+    let old = pods(running.clone(), 3, 3);
+    let warnings = changes_nothing(&old, &pods(running.clone(), 10, 10));
+    assert!(warnings.contains("fewer than the 10"), "{warnings}");
+    assert_eq!(
+        passes(&old, &pods(running.clone(), 2, 2)),
+        "",
+        "fewer is its owner's to say"
+    );
+    let all = pods(Stored::running(), 3, 3);
+    assert_eq!(
+        passes(&all, &pods(Stored::running(), 10, 10)),
+        "",
+        "a policy refuses that"
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@
 //! values, and an absent spec is an empty one. `validate` says what is wrong with an object that was decoded.
 
 mod cluster_queue;
+mod cohort;
+mod extras;
 mod kubernetes;
 mod local_queue;
 mod policy;
@@ -18,6 +20,8 @@ mod workload_priority_class;
 pub use cluster_queue::{
     AdmissionCheckRule, AdmissionChecksStrategy, ClusterQueue, ClusterQueueSpec, ClusterQueueStatus,
 };
+pub use cohort::{Cohort, CohortSpec, CohortStatus};
+pub use extras::{Ageing, Extras};
 pub use local_queue::{
     AdmissionFairSharingStatus, LocalQueue, LocalQueueFairSharingStatus, LocalQueueFlavorUsage,
     LocalQueueResourceUsage, LocalQueueSpec, LocalQueueStatus,

@@ -6,76 +6,53 @@
 use sluice_quantity::Quantity;
 
 use super::cluster_queue::ClusterQueue;
+use super::cohort::Cohort;
 use super::local_queue::LocalQueue;
-use super::policy::{
-    BorrowWithinCohort, FairSharing, FlavorFungibility, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
-};
+use super::policy::FairSharing;
 use super::resource_flavor::ResourceFlavor;
 
+/// Path of an annotation of Sluice's own.
+macro_rules! annotation {
+    ($name:literal) => {
+        concat!("metadata.annotations[sluice.internal/", $name, "]")
+    };
+}
+
 impl ClusterQueue {
-    /// Paths of the fields in use that are not acted on yet, in the order of the API.
+    /// Paths of the fields in use that are not acted on yet, in the order of the API; annotations of Sluice's own last.
     pub fn unsupported_fields(&self) -> Vec<String> {
         let spec = &self.spec;
-        let fungibility = FlavorFungibility::default();
-        let quotas = || {
-            spec.resource_groups
-                .iter()
-                .flat_map(|g| &g.flavors)
-                .flat_map(|f| &f.resources)
-        };
+        // Broken annotations are `validate`'s to report.
+        let extras = self.extras().unwrap_or_default();
         named([
-            (
-                quotas().any(|r| r.borrowing_limit.is_some()),
-                "spec.resourceGroups[*].flavors[*].resources[*].borrowingLimit",
-            ),
-            (
-                quotas().any(|r| r.lending_limit.is_some()),
-                "spec.resourceGroups[*].flavors[*].resources[*].lendingLimit",
-            ),
-            (spec.cohort_name.is_some(), "spec.cohortName"),
-            (
-                spec.flavor_fungibility.when_can_borrow != fungibility.when_can_borrow,
-                "spec.flavorFungibility.whenCanBorrow",
-            ),
-            (
-                spec.flavor_fungibility.when_can_preempt != fungibility.when_can_preempt,
-                "spec.flavorFungibility.whenCanPreempt",
-            ),
-            (
-                spec.flavor_fungibility.preference.is_some(),
-                "spec.flavorFungibility.preference",
-            ),
-            (
-                spec.preemption.reclaim_within_cohort != ReclaimWithinCohort::Never,
-                "spec.preemption.reclaimWithinCohort",
-            ),
-            (
-                spec.preemption.borrow_within_cohort != BorrowWithinCohort::default(),
-                "spec.preemption.borrowWithinCohort",
-            ),
-            (
-                spec.preemption.within_cluster_queue != WithinClusterQueue::Never,
-                "spec.preemption.withinClusterQueue",
-            ),
             (spec.admission_checks_strategy.is_some(), "spec.admissionChecksStrategy"),
-            (spec.stop_policy == StopPolicy::HoldAndDrain, "spec.stopPolicy"),
-            (weighted(spec.fair_sharing.as_ref()), "spec.fairSharing.weight"),
             (spec.admission_scope.is_some(), "spec.admissionScope"),
             (
                 spec.concurrent_admission_policy.is_some(),
                 "spec.concurrentAdmissionPolicy",
             ),
+            (extras.ageing.is_some(), annotation!("ageing-interval")),
+            (extras.backfill, annotation!("backfill")),
+            (extras.fifo_per_pool, annotation!("fifo-per-pool")),
+            (
+                extras.shrink_to_quota_after.is_some(),
+                annotation!("shrink-to-quota-after"),
+            ),
         ])
+    }
+}
+
+impl Cohort {
+    /// Paths of the fields in use that are not acted on yet, in the order of the API. All of them are acted on.
+    pub fn unsupported_fields(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 
 impl LocalQueue {
     /// Paths of the fields in use that are not acted on yet, in the order of the API.
     pub fn unsupported_fields(&self) -> Vec<String> {
-        named([
-            (self.spec.stop_policy == StopPolicy::HoldAndDrain, "spec.stopPolicy"),
-            (weighted(self.spec.fair_sharing.as_ref()), "spec.fairSharing.weight"),
-        ])
+        named([(weighted(self.spec.fair_sharing.as_ref()), "spec.fairSharing.weight")])
     }
 }
 

@@ -12,14 +12,15 @@ use sluice_quantity::{ParseError, Quantity};
 use thiserror::Error;
 
 use super::cluster_queue::{ClusterQueue, ClusterQueueSpec};
+use super::cohort::Cohort;
 use super::local_queue::LocalQueue;
 use super::policy::FairSharing;
 use super::quota::{ResourceGroup, ResourceQuota};
 use crate::QuantityText;
 
-/// The most flavors of one ClusterQueue, over all its groups.
+/// The most flavors of one ClusterQueue or Cohort, over all its groups.
 const MAX_FLAVORS: usize = 256;
-/// The most covered resources of one ClusterQueue, over all its groups.
+/// The most covered resources of one ClusterQueue or Cohort, over all its groups.
 const MAX_COVERED_RESOURCES: usize = 256;
 /// The most pairs of flavor and resource in one group.
 const MAX_PAIRS: usize = 512;
@@ -85,6 +86,23 @@ pub enum Problem {
     /// A weight is too small to be told from 0.
     #[error("must be 0 or greater than 1n")]
     Weight,
+    /// An annotation of Sluice's own has a value that cannot be used.
+    #[error("must be {wanted}, not {value:?}")]
+    Annotation {
+        /// The value, cut if it is long.
+        value: String,
+        /// What can be used.
+        wanted: &'static str,
+    },
+    /// An annotation under Sluice's prefix that this kind does not have.
+    #[error("is not known{}", listed(.known))]
+    UnknownAnnotation {
+        /// Those that the kind has.
+        known: &'static [&'static str],
+    },
+    /// The annotation makes no sense without something else.
+    #[error("needs {0}")]
+    Needs(&'static str),
     /// A label selector does not make sense.
     #[error("{reason}")]
     Selector {
@@ -93,16 +111,34 @@ pub enum Problem {
     },
 }
 
+fn listed(known: &[&str]) -> String {
+    if known.is_empty() {
+        " on this kind".to_owned()
+    } else {
+        format!(": use one of {}", known.join(", "))
+    }
+}
+
 impl ClusterQueue {
     /// Everything that is wrong with this queue, in the order of the API. Empty for a sound one.
     pub fn validate(&self) -> Vec<Violation> {
         let spec = &self.spec;
-        let mut found = Findings::default();
-        found.groups(&spec.resource_groups);
+        let mut found = Findings(self.extras().err().unwrap_or_default());
+        found.groups(&spec.resource_groups, Lending::UpToNominal);
         found.enums(spec);
         found.selector(spec.namespace_selector.as_ref());
         found.weight(spec.fair_sharing.as_ref());
         found.checks(spec);
+        found.0
+    }
+}
+
+impl Cohort {
+    /// Everything that is wrong with this cohort, in the order of the API. Empty for a sound one.
+    pub fn validate(&self) -> Vec<Violation> {
+        let mut found = Findings(self.annotation_violations());
+        found.groups(&self.spec.resource_groups, Lending::Unbounded);
+        found.weight(self.spec.fair_sharing.as_ref());
         found.0
     }
 }
@@ -116,6 +152,15 @@ impl LocalQueue {
         found.weight(self.spec.fair_sharing.as_ref());
         found.0
     }
+}
+
+/// How high a lending limit may be.
+#[derive(Clone, Copy)]
+enum Lending {
+    /// A queue lends what is its own.
+    UpToNominal,
+    /// A cohort also hands on what its members lend.
+    Unbounded,
 }
 
 #[derive(Default)]
@@ -162,7 +207,7 @@ impl Findings {
         }
     }
 
-    fn groups(&mut self, groups: &[ResourceGroup]) {
+    fn groups(&mut self, groups: &[ResourceGroup], lending: Lending) {
         self.limit(
             groups.iter().map(|g| g.flavors.len()).sum(),
             MAX_FLAVORS,
@@ -204,21 +249,22 @@ impl Findings {
                     self.add(format_args!("{path}.resources"), Problem::Resources { covered });
                 }
                 for (r, quota) in flavor.resources.iter().enumerate() {
-                    self.quota(&format!("{path}.resources[{r}]"), quota);
+                    self.quota(&format!("{path}.resources[{r}]"), quota, lending);
                 }
             }
         }
     }
 
-    fn quota(&mut self, path: &str, quota: &ResourceQuota) {
+    fn quota(&mut self, path: &str, quota: &ResourceQuota, lending: Lending) {
         let nominal = self.amount(format_args!("{path}.nominalQuota"), &quota.nominal_quota);
         if let Some(limit) = &quota.borrowing_limit {
             self.amount(format_args!("{path}.borrowingLimit"), limit);
         }
         if let Some(limit) = &quota.lending_limit {
             let field = format!("{path}.lendingLimit");
-            let lending = self.amount(&field, limit);
-            if lending.zip(nominal).is_some_and(|(lending, nominal)| lending > nominal) {
+            let limit = self.amount(&field, limit);
+            let above = limit.zip(nominal).is_some_and(|(limit, nominal)| limit > nominal);
+            if above && matches!(lending, Lending::UpToNominal) {
                 self.add(field, Problem::LendingLimit);
             }
         }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::Term;
-use sluice_api::v1beta2::{ClusterQueue, LocalQueue, ResourceFlavor};
+use sluice_api::v1beta2::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +57,13 @@ fn lines(violations: Vec<sluice_api::v1beta2::Violation>) -> Vec<String> {
 fn cluster_queues_say_what_is_wrong_with_them() {
     check(include_str!("../cases/cluster-queue.yaml"), |queue: &ClusterQueue| {
         lines(queue.validate())
+    });
+}
+
+#[test]
+fn cohorts_say_what_is_wrong_with_them() {
+    check(include_str!("../cases/cohort.yaml"), |cohort: &Cohort| {
+        lines(cohort.validate())
     });
 }
 

@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::Term;
 use sluice_api::v1beta2::{
-    ClusterQueue, LocalQueue, QueueingStrategy, ResourceFlavor, ResourceFlavorSpec, StopPolicy, WorkloadPriorityClass,
+    ClusterQueue, Cohort, LocalQueue, QueueingStrategy, ResourceFlavor, ResourceFlavorSpec, StopPolicy,
+    WorkloadPriorityClass,
 };
 
 const EVERY_FIELD: &str = include_str!("every-field.yaml");
@@ -39,6 +40,7 @@ fn every_field_of_the_api_survives_reading_and_writing() {
         let kind = object["kind"].as_str().unwrap();
         match kind {
             "ClusterQueue" => assert_kept::<ClusterQueue>(object),
+            "Cohort" => assert_kept::<Cohort>(object),
             "LocalQueue" => assert_kept::<LocalQueue>(object),
             "ResourceFlavor" => assert_kept::<ResourceFlavor>(object),
             "WorkloadPriorityClass" => assert_kept::<WorkloadPriorityClass>(object),
@@ -51,6 +53,7 @@ fn every_field_of_the_api_survives_reading_and_writing() {
         kinds,
         [
             "ClusterQueue",
+            "Cohort",
             "LocalQueue",
             "ResourceFlavor",
             "WorkloadPriorityClass",
@@ -140,82 +143,37 @@ fn an_empty_namespace_selector_is_not_an_absent_one() {
 }
 
 #[test]
-fn a_plain_cluster_queue_uses_nothing_unsupported() {
-    let plain = cluster_queue(json!({
-        "namespaceSelector": {}, "queueingStrategy": "StrictFIFO", "stopPolicy": "Hold",
+fn quota_limits_cohorts_policies_and_weights_are_acted_on() {
+    let queue = cluster_queue(json!({
+        "cohortName": "c", "namespaceSelector": {}, "queueingStrategy": "StrictFIFO", "stopPolicy": "HoldAndDrain",
         "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": [
-            { "name": "default", "resources": [{ "name": "cpu", "nominalQuota": 4 }] },
+            { "name": "default", "resources": [
+                { "name": "cpu", "nominalQuota": 4, "borrowingLimit": 1, "lendingLimit": 2 },
+            ] },
         ] }],
-        "flavorFungibility": { "whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor" },
-        "preemption": { "reclaimWithinCohort": "Never", "borrowWithinCohort": {}, "withinClusterQueue": "Never" },
-        "fairSharing": { "weight": 1 },
+        "flavorFungibility": {
+            "whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor", "preference": "PreemptionOverBorrowing",
+        },
+        "preemption": {
+            "reclaimWithinCohort": "Any", "withinClusterQueue": "LowerOrNewerEqualPriority",
+            "borrowWithinCohort": { "policy": "LowerPriority", "maxPriorityThreshold": 1 },
+        },
+        "fairSharing": { "weight": "500m" },
     }));
-    assert_eq!(plain.unsupported_fields(), Vec::<String>::new());
-    for weight in [json!("1"), json!("1000m"), json!("1e0")] {
-        assert!(
-            cluster_queue(json!({ "fairSharing": { "weight": weight } }))
-                .unsupported_fields()
-                .is_empty()
-        );
-    }
+    assert_eq!(queue.unsupported_fields(), Vec::<String>::new());
+    let cohort: Cohort = read(json!({
+        "metadata": { "name": "c" }, "spec": { "parentName": "p", "fairSharing": { "weight": 0 } },
+    }));
+    assert_eq!(cohort.unsupported_fields(), Vec::<String>::new());
 }
 
 #[test]
 fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
-    let quota = |field: &str| {
-        let mut resource = json!({ "name": "cpu", "nominalQuota": 4 });
-        resource[field] = json!(1);
-        let flavors = json!([{ "name": "default", "resources": [resource] }]);
-        json!({ "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": flavors }] })
-    };
     let cases = [
-        (
-            quota("borrowingLimit"),
-            "spec.resourceGroups[*].flavors[*].resources[*].borrowingLimit",
-        ),
-        (
-            quota("lendingLimit"),
-            "spec.resourceGroups[*].flavors[*].resources[*].lendingLimit",
-        ),
-        (json!({ "cohortName": "c" }), "spec.cohortName"),
-        (
-            json!({ "flavorFungibility": { "whenCanBorrow": "TryNextFlavor" } }),
-            "spec.flavorFungibility.whenCanBorrow",
-        ),
-        (
-            json!({ "flavorFungibility": { "whenCanPreempt": "MayStopSearch" } }),
-            "spec.flavorFungibility.whenCanPreempt",
-        ),
-        (
-            json!({ "flavorFungibility": { "preference": "BorrowingOverPreemption" } }),
-            "spec.flavorFungibility.preference",
-        ),
-        (
-            json!({ "preemption": { "reclaimWithinCohort": "Any" } }),
-            "spec.preemption.reclaimWithinCohort",
-        ),
-        (
-            json!({ "preemption": { "borrowWithinCohort": { "policy": "LowerPriority" } } }),
-            "spec.preemption.borrowWithinCohort",
-        ),
-        (
-            json!({ "preemption": { "borrowWithinCohort": { "maxPriorityThreshold": 1 } } }),
-            "spec.preemption.borrowWithinCohort",
-        ),
-        (
-            json!({ "preemption": { "withinClusterQueue": "LowerPriority" } }),
-            "spec.preemption.withinClusterQueue",
-        ),
         (
             json!({ "admissionChecksStrategy": { "admissionChecks": [{ "name": "a" }] } }),
             "spec.admissionChecksStrategy",
         ),
-        (json!({ "stopPolicy": "HoldAndDrain" }), "spec.stopPolicy"),
-        (
-            json!({ "fairSharing": { "weight": "500m" } }),
-            "spec.fairSharing.weight",
-        ),
-        (json!({ "fairSharing": { "weight": 0 } }), "spec.fairSharing.weight"),
         (
             json!({ "admissionScope": { "admissionMode": "NoAdmissionFairSharing" } }),
             "spec.admissionScope",
@@ -228,22 +186,37 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
     for (spec, field) in cases {
         assert_eq!(cluster_queue(spec).unsupported_fields(), [field]);
     }
-    let several = cluster_queue(json!({ "cohortName": "c", "stopPolicy": "HoldAndDrain" }));
-    assert_eq!(several.unsupported_fields(), ["spec.cohortName", "spec.stopPolicy"]);
+    for (annotation, value) in [
+        ("sluice.internal/ageing-interval", "10m"),
+        ("sluice.internal/backfill", "true"),
+        ("sluice.internal/fifo-per-pool", "true"),
+        ("sluice.internal/shrink-to-quota-after", "0s"),
+    ] {
+        let mut queue = cluster_queue(json!({ "queueingStrategy": "StrictFIFO" }));
+        queue.metadata.annotations = Some([(annotation.to_owned(), value.to_owned())].into());
+        assert_eq!(
+            queue.unsupported_fields(),
+            [format!("metadata.annotations[{annotation}]")]
+        );
+    }
+    let mut queue = cluster_queue(json!({}));
+    queue.metadata.annotations = Some(
+        [("minimum-run-time", "1h"), ("backfill", "false")]
+            .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))
+            .into(),
+    );
+    assert_eq!(queue.unsupported_fields(), Vec::<String>::new());
 }
 
 #[test]
 fn fields_of_local_queues_and_flavors_that_are_not_acted_on_are_named() {
-    assert!(
-        local_queue(json!({ "clusterQueue": "a", "stopPolicy": "Hold" }))
-            .unsupported_fields()
-            .is_empty()
-    );
-    let queue = local_queue(json!({ "stopPolicy": "HoldAndDrain", "fairSharing": { "weight": 2 } }));
-    assert_eq!(
-        queue.unsupported_fields(),
-        ["spec.stopPolicy", "spec.fairSharing.weight"]
-    );
+    for policy in ["Hold", "HoldAndDrain"] {
+        let queue =
+            local_queue(json!({ "clusterQueue": "a", "stopPolicy": policy, "fairSharing": { "weight": "1000m" } }));
+        assert_eq!(queue.unsupported_fields(), Vec::<String>::new());
+    }
+    let queue = local_queue(json!({ "fairSharing": { "weight": 2 } }));
+    assert_eq!(queue.unsupported_fields(), ["spec.fairSharing.weight"]);
     let flavor = |spec: Value| read::<ResourceFlavor>(json!({ "metadata": {}, "spec": spec }));
     assert!(
         flavor(json!({ "nodeLabels": { "a": "b" } }))

@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
 mod cases;
+mod configuration;
+mod extras;
 mod fields;
 mod schemas;

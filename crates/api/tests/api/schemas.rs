@@ -49,6 +49,7 @@ fn kinds_have_the_names_that_users_of_kueue_type() {
         found,
         [
             "clusterqueues.kueue.x-k8s.io ClusterQueue Cluster [cq] status=true",
+            "cohorts.kueue.x-k8s.io Cohort Cluster [co] status=true",
             "localqueues.kueue.x-k8s.io LocalQueue Namespaced [queue queues lq] status=true",
             "resourceflavors.kueue.x-k8s.io ResourceFlavor Cluster [flavor flavors rf] status=false",
             "terms.sluice.internal Term Cluster [] status=false",
@@ -101,6 +102,7 @@ fn columns_are_those_of_kueue() {
     );
     assert_eq!(columns("workloadpriorityclasses"), ["Value"]);
     assert!(columns("resourceflavors").is_empty());
+    assert!(columns("cohorts").is_empty());
 }
 
 #[test]

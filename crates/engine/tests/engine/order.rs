@@ -22,6 +22,26 @@ fn subject(event: &Event) -> String {
     }
 }
 
+/// The same event in a world in which nobody waits for what is going away: claims end with a pass, so with them it matters
+/// where a pass ends.
+fn without_claims(event: Event) -> Event {
+    match event {
+        Event::SetQueue(spec) => Event::SetQueue(QueueSpec {
+            strategy: sluice_engine::Strategy::BestEffortFifo,
+            preemption: Preemption::default(),
+            drain: false,
+            ..spec
+        }),
+        Event::SetLocalQueue(spec) => Event::SetLocalQueue(LocalQueueSpec { drain: false, ..spec }),
+        Event::SetCharged(unit) => Event::SetCharged(ChargedUnit {
+            phase: Phase::Assumed,
+            deadlines: vec![],
+            ..unit
+        }),
+        other => other,
+    }
+}
+
 /// Everything that can be asked, after a pass.
 fn told(events: &[Event]) -> String {
     let mut engine = Engine::new();
@@ -70,12 +90,12 @@ proptest! {
     }
 
     #[test]
-    fn a_pass_in_small_steps_decides_what_one_pass_decides(
+    fn a_pass_in_small_steps_decides_what_one_pass_decides_where_nobody_makes_a_claim(
         events in prop::collection::vec(an_event(), 1..40),
         limit in 1_usize..4,
     ) {
         let (mut whole, mut stepped) = (Engine::new(), Engine::new());
-        for event in furnished().into_iter().chain(events) {
+        for event in furnished().into_iter().chain(events).map(without_claims) {
             whole.apply(event.clone());
             stepped.apply(event);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use sluice_api::configuration::{self, Configuration};
 use sluice_engine::Time;
 use sluice_index::{Answer, Happening, Index, Probe, Reign, WantedStatus, Write, WriteKind};
 use sluice_jobs::view::JobView;
@@ -19,6 +20,9 @@ pub(crate) struct Cluster {
     uids: u64,
     now: i64,
     happened: Vec<Happening>,
+    /// Queue objects beyond the first four.
+    objects: Vec<Value>,
+    configuration: Configuration,
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> T {
@@ -55,6 +59,8 @@ impl Cluster {
             uids: 0,
             now: 1_764_500_000_000,
             happened: Vec::new(),
+            objects: Vec::new(),
+            configuration: Configuration::default(),
         }
     }
 
@@ -192,16 +198,57 @@ impl Cluster {
             now: self.now,
             ..Self::empty(self.queue.clone())
         };
+        new.index.set_configuration(self.configuration.clone(), self.now());
+        new.configuration = self.configuration.clone();
         let views = new.jobs.values().map(read).collect();
         new.index.reset_jobs(views, self.version, self.now());
         for object in 0..4 {
             new.arrive(object);
         }
+        for object in &self.objects {
+            new.apply(object.clone());
+        }
+        for (name, value) in &self.classes {
+            new.priority_class(name, *value);
+        }
         new.begin_reign(term);
         new
     }
 
+    /// A queue object exists and looks like this.
+    pub(crate) fn apply(&mut self, object: Value) {
+        let now = self.now();
+        match object["kind"].as_str().unwrap() {
+            "ClusterQueue" => self.index.set_cluster_queue(read(&object), now),
+            "Cohort" => self.index.set_cohort(read(&object), now),
+            "LocalQueue" => self.index.set_local_queue(read(&object), now),
+            other => panic!("no {other} here"),
+        }
+        let identity = |object: &Value| (object["kind"].clone(), object["metadata"]["name"].clone());
+        self.objects.retain(|known| identity(known) != identity(&object));
+        self.objects.push(object);
+    }
+
+    /// The Configuration file says this.
+    pub(crate) fn configure(&mut self, body: &str) {
+        let text = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{body}\n");
+        self.configuration = configuration::parse(&text).unwrap();
+        self.index.set_configuration(self.configuration.clone(), self.now());
+    }
+
+    /// A Job as its owner creates it, changed as the test wants it.
+    pub(crate) fn create_with(&mut self, name: &str, pods: i64, change: impl FnOnce(&mut Value)) {
+        self.put(name, pods, true, true);
+        change(self.jobs.get_mut(name).unwrap());
+        self.event(name);
+    }
+
     fn add(&mut self, name: &str, pods: i64, labelled: bool, suspend: bool) {
+        self.put(name, pods, labelled, suspend);
+        self.event(name);
+    }
+
+    fn put(&mut self, name: &str, pods: i64, labelled: bool, suspend: bool) {
         self.uids += 1;
         let mut labels = json!({});
         if labelled {
@@ -227,7 +274,6 @@ impl Cluster {
         });
         self.jobs.insert(name.to_owned(), job);
         self.touch(name);
-        self.event(name);
     }
 
     pub(crate) fn create(&mut self, name: &str, pods: i64) {
@@ -245,6 +291,14 @@ impl Cluster {
 
     pub(crate) fn job(&self, name: &str) -> &Value {
         &self.jobs[name]
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.jobs.keys().cloned().collect()
+    }
+
+    pub(crate) fn queue(&self) -> &Value {
+        &self.queue
     }
 
     pub(crate) fn record(&self, name: &str) -> Value {
@@ -287,6 +341,12 @@ impl Cluster {
         self.edit_status(name, |status| {
             *status = json!({"active": pods, "startTime": "2026-11-30T10:00:00Z", "conditions": [suspended_condition(false)]});
         });
+        self.event(name);
+    }
+
+    /// So many of a running Job's pods are ready.
+    pub(crate) fn pods_ready(&mut self, name: &str, pods: i64) {
+        self.edit_status(name, |status| status["ready"] = json!(pods));
         self.event(name);
     }
 
@@ -394,7 +454,26 @@ impl Cluster {
 
     /// Milli-cpu that are held.
     pub(crate) fn reserved(&self) -> i64 {
-        self.report().usage.iter().map(|usage| usage.reserved.get()).sum()
+        self.reserved_in("cq")
+    }
+
+    /// Milli-cpu that are held in one ClusterQueue.
+    pub(crate) fn reserved_in(&self, queue: &str) -> i64 {
+        let report = self.index.engine().queue(queue).unwrap();
+        report.usage.iter().map(|usage| usage.reserved.get()).sum()
+    }
+
+    /// The value of a Job's annotation.
+    pub(crate) fn annotation(&self, name: &str, key: &str) -> Option<&str> {
+        self.job(name)["metadata"]["annotations"][key].as_str()
+    }
+
+    /// Removes an annotation, as `kubectl annotate NAME KEY-` does.
+    pub(crate) fn remove_annotation(&mut self, name: &str, key: &str) {
+        self.edit(name, |job| {
+            job["metadata"]["annotations"].as_object_mut().unwrap().remove(key);
+        });
+        self.event(name);
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -402,19 +481,24 @@ impl Cluster {
         report.pending_active + report.pending_inadmissible
     }
 
-    fn uid(&self, name: &str) -> sluice_engine::Uid {
+    pub(crate) fn uid(&self, name: &str) -> sluice_engine::Uid {
         let text = self.job(name)["metadata"]["uid"].as_str().unwrap().replace('-', "");
         sluice_engine::Uid(u128::from_str_radix(&text, 16).unwrap())
     }
 
+    pub(crate) fn waiting(&self, name: &str) -> Option<sluice_engine::Waiting> {
+        let uid = self.uid(name);
+        self.index.engine().waiting(uid)
+    }
+
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.index.engine().waiting(self.uid(name))?.position
+        self.waiting(name)?.position
     }
 
     /// Why a Job waits, as its events say.
     pub(crate) fn why(&mut self, name: &str) -> String {
         self.index.pass(self.now(), usize::MAX);
-        let engine = self.index.engine().waiting(self.uid(name)).unwrap().reason.to_string();
+        let engine = self.waiting(name).unwrap().reason.to_string();
         let told = self.index.take_changes().waiting;
         let told = told
             .into_iter()
@@ -424,9 +508,20 @@ impl Cluster {
     }
 
     pub(crate) fn queue_status(&mut self) -> Value {
-        match self.index.wanted_cluster_queue_status("cq", self.now()).unwrap() {
+        self.status_of("cq")
+    }
+
+    pub(crate) fn cohort_status(&self, cohort: &str) -> Value {
+        match self.index.wanted_cohort_status(cohort) {
+            Some(WantedStatus::Cohort { status, .. }) => serde_json::to_value(status).unwrap(),
+            _ => Value::Null,
+        }
+    }
+
+    pub(crate) fn status_of(&mut self, queue: &str) -> Value {
+        match self.index.wanted_cluster_queue_status(queue, self.now()).unwrap() {
             WantedStatus::ClusterQueue { status, .. } => serde_json::to_value(status).unwrap(),
-            WantedStatus::LocalQueue { .. } => unreachable!(),
+            WantedStatus::LocalQueue { .. } | WantedStatus::Cohort { .. } => unreachable!(),
         }
     }
 }

@@ -114,6 +114,12 @@ impl<'a> Builder<'a> {
         self.changes.push(add(&["spec", "suspend"], json!(suspend)));
     }
 
+    /// Guards a number of the spec as last seen, and changes it.
+    pub(super) fn change_number(&mut self, field: &str, seen: Option<i64>, wanted: i64) {
+        self.guards.push(test(&["spec", field], json!(seen)));
+        self.changes.push(add(&["spec", field], json!(wanted)));
+    }
+
     pub(super) fn set_label(&mut self, key: &str, value: &str) {
         let change = self.labels.set(key, value);
         self.changes.push(change);
@@ -122,13 +128,6 @@ impl<'a> Builder<'a> {
     pub(super) fn set_annotation(&mut self, key: &str, value: &str) {
         let change = self.annotations.set(key, value);
         self.changes.push(change);
-    }
-
-    pub(super) fn remove_annotation(&mut self, key: &str) {
-        if self.job.annotation(key).is_some() {
-            self.guard_annotation(key);
-            self.changes.push(remove(&["metadata", "annotations", key]));
-        }
     }
 
     pub(super) fn extend(&mut self, changes: Vec<PatchOperation>) {

@@ -4,6 +4,7 @@
 //! whole when somebody else was faster. It then changes only the paths it means.
 
 mod builder;
+mod pods;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use thiserror::Error;
 use self::builder::Builder;
 use crate::Timestamp;
 use crate::record::{Delta, Eviction, Hold, Record, RecordError, State, VERSION};
-use crate::status::{self, QuotaReturn};
+use crate::status;
 use crate::view::JobView;
 
 /// The name of a Job's only pod set.
@@ -79,6 +80,8 @@ pub struct AdmissionPlan {
     pub labels: BTreeMap<String, String>,
     /// The queue label for a Job that has none; ignored for a Job that has one.
     pub queue_label: Option<String>,
+    /// How many pods it may run, where that is fewer than it asks for.
+    pub parallelism: Option<i64>,
 }
 
 /// Why and when a Job is stopped.
@@ -86,6 +89,8 @@ pub struct AdmissionPlan {
 pub struct Stop {
     /// A word for machines.
     pub reason: String,
+    /// A second word that says more, or nothing.
+    pub cause: String,
     /// A sentence for people.
     pub message: String,
     /// When.
@@ -121,25 +126,35 @@ pub fn is_label_value(text: &str) -> bool {
 /// Admits a suspended Job: starts it, puts the plan into its template and writes the record, all in one write.
 ///
 /// What an earlier admission had put into the template is taken out in the same write. Guarded by uid, generation,
-/// suspension, queue label, priority label and the record as last seen; the generation covers the whole spec. State,
-/// delta and eviction of `record` are set here.
+/// suspension, queue label, priority label, hold, deactivation and the record as last seen; the generation covers the
+/// whole spec. State, delta and eviction of `record` are set here.
 ///
 /// # Errors
 /// [`PatchError::Conflict`] when the user's template holds a key of the plan with another value: the Job has to wait and
-/// say so.
+/// say so. [`PatchError::Transition`] when the Job is deactivated.
 pub fn admit(job: &JobView, plan: &AdmissionPlan, record: &Record) -> Result<Write, PatchError> {
     let mut builder = Builder::new(job)?;
     let old = builder.enter(State::Admitted)?;
+    if job.annotation(annotations::DEACTIVATED).is_some() {
+        return Err(PatchError::Transition {
+            from: State::Deactivated,
+            to: State::Admitted,
+        });
+    }
     builder.guard_generation()?;
     builder.guard_suspend();
     builder.guard_label(labels::QUEUE_NAME);
     builder.guard_label(labels::PRIORITY_CLASS);
     builder.guard_annotation(annotations::HOLD);
+    builder.guard_annotation(annotations::DEACTIVATED);
 
     builder.set_suspend(false);
     let old_delta = old.map(|old| old.delta).unwrap_or_default();
-    let (changes, delta) = template::change(&job.spec.template, &old_delta, plan)?;
+    let (changes, mut delta) = template::change(&job.spec.template, &old_delta, plan)?;
     builder.extend(changes);
+    if let Some(pods) = plan.parallelism {
+        pods::lower(&mut builder, job, pods, &mut delta);
+    }
     if let Some(queue) = plan
         .queue_label
         .as_deref()
@@ -161,21 +176,64 @@ pub fn admit(job: &JobView, plan: &AdmissionPlan, record: &Record) -> Result<Wri
 /// Suspends an admitted Job. Guarded by uid, the suspension as last seen and the exact record.
 ///
 /// The template stays as it is: it cannot change before the Job controller has acknowledged the suspension, and the next
-/// [`admit`] takes the old delta out.
+/// [`admit`] takes the old delta out. Parallelism and completions that an admission lowered are the owner's again at once.
 ///
 /// # Errors
 /// [`PatchError::Transition`] when the Job is not admitted.
 pub fn evict(job: &JobView, record: &Record, stop: Stop) -> Result<Write, PatchError> {
+    end(job, record, stop, State::Evicting)
+}
+
+/// As [`evict`], and takes the Job out of queueing: marks it with the annotation that a person removes to queue it again.
+/// It then starts afresh, so its retries and its run time are forgotten.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job is not admitted.
+pub fn deactivate(job: &JobView, record: &Record, stop: Stop) -> Result<Write, PatchError> {
+    end(job, record, stop, State::Deactivated)
+}
+
+fn end(job: &JobView, record: &Record, stop: Stop, state: State) -> Result<Write, PatchError> {
     let mut builder = Builder::new(job)?;
-    let old = builder.enter(State::Evicting)?;
+    let old = builder.enter(state)?;
     builder.guard_suspend();
     builder.set_suspend(true);
-    let record = Record {
-        state: State::Evicting,
-        eviction: Some(eviction(job, stop)),
-        ..kept(record, old)
-    };
+    let mut record = stopped(&mut builder, job, record, old, stop.at);
+    record.state = state;
+    record.evictions = record.evictions.saturating_add(1);
+    if state == State::Deactivated {
+        let why = if stop.cause.is_empty() {
+            &stop.reason
+        } else {
+            &stop.cause
+        };
+        builder.guard_annotation(annotations::DEACTIVATED);
+        builder.set_annotation(annotations::DEACTIVATED, why);
+        record.requeue = None;
+        record.accumulated_seconds = 0;
+    }
+    record.eviction = Some(eviction(job, stop));
     builder.finish(record)
+}
+
+/// Notes on an admitted Job when its pods were ready. Nothing else of the record may differ from what the Job carries.
+///
+/// # Errors
+/// [`PatchError::Transition`] when the Job is not admitted.
+pub fn note(job: &JobView, record: &Record) -> Result<Write, PatchError> {
+    let mut builder = Builder::new(job)?;
+    match builder.enter(State::Admitted)? {
+        Some(old) if old.state == State::Admitted => {}
+        Some(old) => {
+            return Err(PatchError::Transition {
+                from: old.state,
+                to: State::Admitted,
+            });
+        }
+        None => return Err(PatchError::NoRecord(State::Admitted)),
+    }
+    builder.guard_suspend();
+    builder.finish(record.clone())
 }
 
 /// Suspends a managed Job that runs and was not admitted: it slipped past the webhook, or somebody started it while it waited.
@@ -255,45 +313,6 @@ pub fn adopt(job: &JobView, record: &Record, queue_label: &str) -> Result<Write,
     builder.finish(record)
 }
 
-/// Lowers the usage of an admitted Job whose parallelism fell. `record` carries the lower count and usage.
-///
-/// # Errors
-/// [`PatchError::Transition`] when the Job is not admitted.
-pub fn shrink(job: &JobView, record: &Record) -> Result<Write, PatchError> {
-    let mut builder = Builder::new(job)?;
-    let old = builder.enter(State::Admitted)?;
-    match old {
-        Some(old) if old.state == State::Admitted => {
-            builder.guard_generation()?;
-            builder.finish(Record {
-                state: State::Admitted,
-                ..kept(record, Some(old))
-            })
-        }
-        Some(old) => Err(PatchError::Transition {
-            from: old.state,
-            to: State::Admitted,
-        }),
-        None => Err(PatchError::NoRecord(State::Admitted)),
-    }
-}
-
-/// Sends a stopped Job back to its queue. Needed only where something has to be remembered while it waits, such as the
-/// time before which it is not tried again: otherwise its next admission is written over the Evicting record.
-///
-/// # Errors
-/// [`PatchError::Transition`] when the Job is admitted.
-pub fn release(job: &JobView, record: &Record) -> Result<Write, PatchError> {
-    let mut builder = Builder::new(job)?;
-    let old = builder.enter(State::Waiting)?;
-    builder.finish(Record {
-        state: State::Waiting,
-        eviction: None,
-        hold: None,
-        ..kept(record, old)
-    })
-}
-
 /// Holds a Job that its owner suspended while it ran: marks it as held and keeps its quota charged until its pods are gone.
 ///
 /// # Errors
@@ -311,65 +330,51 @@ pub fn hold(job: &JobView, record: &Record, stop: Stop) -> Result<Write, PatchEr
         message: stop.message.clone(),
     };
     // A Job that had been stopped already keeps the stop by which its quota comes back.
-    let eviction = match &old {
-        Some(old) if old.state != State::Admitted => old.eviction.clone(),
-        _ => Some(eviction(job, stop)),
-    };
+    let earlier = old.as_ref().filter(|old| old.state != State::Admitted);
+    let earlier = earlier.map(|old| old.eviction.clone());
+    let record = stopped(&mut builder, job, record, old, stop.at);
     builder.finish(Record {
         state: State::Held,
-        eviction,
+        eviction: earlier.unwrap_or_else(|| Some(eviction(job, stop))),
         hold: Some(hold),
-        ..kept(record, old)
+        ..record
     })
 }
 
-/// Ends a hold: removes the mark and sends the Job back to its queue. Where the mark is gone already no write is needed.
-///
-/// A Job released before its quota came back becomes Evicting, which is how a stopped Job waits for its pods to go.
-///
-/// # Errors
-/// [`PatchError::Transition`] when the Job is not held.
-pub fn unhold(job: &JobView, record: &Record) -> Result<Write, PatchError> {
-    let mut builder = Builder::new(job)?;
-    let old = builder
-        .enter(State::Waiting)?
-        .ok_or(PatchError::NoRecord(State::Waiting))?;
-    if old.state != State::Held {
-        return Err(PatchError::Transition {
-            from: old.state,
-            to: State::Waiting,
-        });
+/// The record of a Job that is stopped: what only an admission may change stays as it is on the Job, its run time is
+/// added up, and it gets back the numbers of pods that its owner had asked for.
+fn stopped(builder: &mut Builder<'_>, job: &JobView, record: &Record, old: Option<Record>, at: Timestamp) -> Record {
+    let Some(old) = old else { return record.clone() };
+    let ran = old.admitted_at.filter(|_| old.state == State::Admitted);
+    let ran = ran.map_or(0, |since| seconds_up(since, at));
+    pods::restore(builder, job, &old);
+    Record {
+        accumulated_seconds: old.accumulated_seconds.saturating_add(ran),
+        pods_ready: None,
+        delta: Delta {
+            parallelism: None,
+            completions: None,
+            ..old.delta
+        },
+        suspended_before: old.suspended_before,
+        ..record.clone()
     }
-    let (state, eviction) = match status::quota_return(&old, &job.status) {
-        QuotaReturn::Returned => (State::Waiting, None),
-        QuotaReturn::Pending | QuotaReturn::Unacknowledged => (State::Evicting, old.eviction.clone()),
-    };
-    builder.remove_annotation(annotations::HOLD);
-    builder.finish(Record {
-        state,
-        eviction,
-        hold: None,
-        ..kept(record, Some(old))
-    })
+}
+
+/// The seconds from one time to another, a part of one counting whole: no number of stops lets a Job run longer than it may.
+fn seconds_up(from: Timestamp, to: Timestamp) -> u64 {
+    let milliseconds = to.as_millisecond().saturating_sub(from.as_millisecond());
+    u64::try_from(milliseconds).unwrap_or(0).div_ceil(1_000)
 }
 
 fn eviction(job: &JobView, stop: Stop) -> Eviction {
     let started = status::start_acknowledged(&job.status);
     Eviction {
         reason: stop.reason,
+        cause: stop.cause,
         message: stop.message,
         at: stop.at,
         started,
-    }
-}
-
-/// What only an admission may change stays as it is on the Job.
-fn kept(record: &Record, old: Option<Record>) -> Record {
-    let Some(old) = old else { return record.clone() };
-    Record {
-        delta: old.delta,
-        suspended_before: old.suspended_before,
-        ..record.clone()
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn change(
             node_selector: selector.delta,
             tolerations,
             labels: labels.delta,
+            ..Delta::default()
         },
     ))
 }

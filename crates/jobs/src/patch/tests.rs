@@ -1,11 +1,15 @@
+mod stops;
+
 use serde_json::json;
 
 use super::*;
 use crate::apply::apply;
 use crate::fixture;
+use crate::status::QuotaReturn;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const RECORD: &str = "sluice.internal/admission";
+const DEACTIVATED: &str = "sluice.internal/deactivated";
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -17,6 +21,7 @@ fn plan() -> AdmissionPlan {
         tolerations: vec![json!({"key": "spot", "operator": "Exists", "effect": "NoSchedule"})],
         labels: pod_labels("batch", "team-a"),
         queue_label: Some("default".into()),
+        parallelism: None,
     }
 }
 
@@ -31,6 +36,7 @@ fn record(state: State) -> Record {
 fn stop() -> Stop {
     Stop {
         reason: "Preempted".into(),
+        cause: "InClusterQueue".into(),
         message: "by team-b/a<b & c".into(),
         at: time("2026-11-30T10:10:00Z"),
     }
@@ -358,6 +364,7 @@ fn the_admission_after_an_eviction_takes_the_old_delta_out_and_puts_the_new_one_
         tolerations: vec![json!({"key": "reserved", "operator": "Exists"})],
         labels: pod_labels("batch", "team-b"),
         queue_label: None,
+        parallelism: None,
     };
     let write = admit(&fixture::view(&job), &other, &current(&job)).unwrap();
     send(&mut job, &write);
@@ -494,53 +501,6 @@ fn an_adoption_writes_the_record_and_that_its_owner_created_it_running() {
 }
 
 #[test]
-fn shrinking_writes_the_record_and_nothing_else() {
-    let before = running();
-    let mut job = before.clone();
-    let lower = Record {
-        accumulated_seconds: 7,
-        delta: Delta::default(),
-        ..current(&job)
-    };
-    let write = shrink(&fixture::view(&job), &lower).unwrap();
-    send(&mut job, &write);
-    assert_eq!(
-        job,
-        with(&before, |job| job["metadata"]["annotations"][RECORD] =
-            json!(write.annotation))
-    );
-    assert_eq!(current(&job).accumulated_seconds, 7);
-    assert_eq!(
-        current(&job).delta,
-        current(&before).delta,
-        "only an admission changes the delta"
-    );
-    let grown = with(&before, |job| job["metadata"]["generation"] = json!(9));
-    assert!(refused(&grown, &write).contains("/metadata/generation"));
-    assert!(shrink(&fixture::view(&fixture::waiting_job()), &lower).is_err());
-}
-
-#[test]
-fn a_release_forgets_the_eviction_and_keeps_the_delta() {
-    let mut job = running();
-    let write = evict(&fixture::view(&job), &current(&job), stop()).unwrap();
-    send(&mut job, &write);
-    let mut job = acknowledged(&job);
-    let write = release(&fixture::view(&job), &current(&job)).unwrap();
-    send(&mut job, &write);
-    let record = current(&job);
-    assert_eq!((record.state, &record.eviction), (State::Waiting, &None));
-    assert_eq!(record.delta, admitted().1.record.delta);
-    assert!(matches!(
-        release(&fixture::view(&running()), &record).unwrap_err(),
-        PatchError::Transition {
-            from: State::Admitted,
-            to: State::Waiting
-        }
-    ));
-}
-
-#[test]
 fn a_hold_marks_a_job_that_its_owner_suspended() {
     let before = with(&running(), |job| job["spec"]["suspend"] = json!(true));
     let mut job = before.clone();
@@ -560,26 +520,6 @@ fn a_hold_marks_a_job_that_its_owner_suspended() {
 }
 
 #[test]
-fn a_hold_ends_in_waiting_once_the_quota_is_back_and_in_evicting_before() {
-    let mut held = with(&running(), |job| job["spec"]["suspend"] = json!(true));
-    let write = hold(&fixture::view(&held), &current(&held), stop()).unwrap();
-    send(&mut held, &write);
-    let early = unhold(&fixture::view(&held), &current(&held)).unwrap();
-    assert_eq!(early.record.state, State::Evicting);
-    assert!(early.record.eviction.is_some());
-    let mut job = acknowledged(&held);
-    let write = unhold(&fixture::view(&job), &current(&job)).unwrap();
-    send(&mut job, &write);
-    assert_eq!(job["metadata"]["annotations"].as_object().unwrap().len(), 1);
-    let record = current(&job);
-    assert_eq!(
-        (record.state, record.eviction, record.hold),
-        (State::Waiting, None, None)
-    );
-    assert!(unhold(&fixture::view(&job), &current(&job)).is_err());
-}
-
-#[test]
 fn illegal_steps_are_refused_before_anything_is_sent() {
     let waiting = fixture::view(&fixture::waiting_job());
     assert!(matches!(
@@ -588,7 +528,7 @@ fn illegal_steps_are_refused_before_anything_is_sent() {
     ));
     let deactivated = with(&fixture::waiting_job(), |job| {
         let text = record(State::Deactivated).to_annotation().unwrap();
-        job["metadata"]["annotations"] = json!({RECORD: text});
+        job["metadata"]["annotations"] = json!({RECORD: text, DEACTIVATED: "RequeuingLimitExceeded"});
     });
     let error = admit(&fixture::view(&deactivated), &plan(), &record(State::Waiting)).unwrap_err();
     assert_eq!(

@@ -28,7 +28,7 @@ async fn main() -> Result<()> {
     let plane = Plane::start(options).await?;
     let mut stdout = std::io::stdout();
     writeln!(stdout, "export KUBECONFIG={}", plane.admin().path.display())?;
-    writeln!(stdout, "kubectl is: {}", plane.kubectl().command_line())?;
+    writeln!(stdout, "{}", plane.kubectl().alias())?;
     writeln!(stdout, "folder: {}", plane.folder().display())?;
     if detach {
         writeln!(stdout, "end it with: kill {}", plane.detach().await?)?;

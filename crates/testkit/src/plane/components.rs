@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{Plane, PlaneOptions, address};
 use crate::binaries::text;
-use crate::certificates::Authority;
+use crate::certificates;
 use crate::nodes::STAGES;
 use crate::supervisor::Program;
 
@@ -47,16 +47,15 @@ impl Plane {
             "localhost".to_owned(),
             "kubernetes.default.svc".to_owned(),
         ];
-        self.authority.server(&names)?.write(&folder, "apiserver")?;
+        certificates::write(&certificates::server(&self.authority, &names)?, &folder, "apiserver")?;
         let accounts = rcgen::KeyPair::generate()?;
         std::fs::write(folder.join("service-accounts.key"), accounts.serialize_pem())?;
         std::fs::write(folder.join("service-accounts.pub"), accounts.public_key_pem())?;
         // Aggregated API servers trust the front proxy by an authority of its own.
-        let front_proxy = Authority::new("sluice-plane-front-proxy")?;
+        let front_proxy = certificates::authority("sluice-plane-front-proxy")?;
         std::fs::write(folder.join("front-proxy-ca.crt"), front_proxy.certificate())?;
-        front_proxy
-            .client("front-proxy-client", &[])?
-            .write(&folder, "front-proxy")?;
+        let proxy = certificates::client(&front_proxy, "front-proxy-client", &[])?;
+        certificates::write(&proxy, &folder, "front-proxy")?;
         std::fs::write(folder.join("audit-policy.yaml"), AUDIT_POLICY)?;
         std::fs::write(folder.join("kwok.yaml"), STAGES)?;
         Ok(())

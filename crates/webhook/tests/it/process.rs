@@ -56,7 +56,7 @@ async fn without_an_api_server_it_is_alive_and_not_ready_and_says_why_and_ends_w
     ])
     .unwrap();
     let (trigger, shutdown) = shutdown::channel();
-    let process = tokio::spawn(run(args.into_config(), shutdown));
+    let process = tokio::spawn(run(args.into_config().unwrap(), shutdown));
 
     eventually("it is alive", async || {
         get(health, "/healthz")
@@ -101,7 +101,9 @@ async fn an_address_that_is_taken_is_named() {
     ])
     .unwrap();
     let (_trigger, shutdown) = shutdown::channel();
-    let error = soon("an error", run(args.into_config(), shutdown)).await.unwrap_err();
+    let error = soon("an error", run(args.into_config().unwrap(), shutdown))
+        .await
+        .unwrap_err();
     assert_eq!(error.to_string(), format!("failed to listen on {address}"));
 }
 
@@ -114,6 +116,8 @@ async fn a_kubeconfig_that_is_missing_is_named() {
     ])
     .unwrap();
     let (_trigger, shutdown) = shutdown::channel();
-    let error = soon("an error", run(args.into_config(), shutdown)).await.unwrap_err();
+    let error = soon("an error", run(args.into_config().unwrap(), shutdown))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("/nonexistent/kubeconfig"), "{error}");
 }

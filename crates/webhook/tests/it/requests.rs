@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::json;
-use sluice_webhook::{Limits, MUTATE_JOB, VALIDATE_JOB};
+use sluice_webhook::{Limits, MUTATE_JOB, VALIDATE_CLUSTER_QUEUE, VALIDATE_COHORT, VALIDATE_JOB};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -27,6 +27,25 @@ async fn a_new_job_is_held_in_an_answer_over_tls() {
         page.contains(r#"sluice_webhook_review_duration_seconds_count{path="/validate-batch-v1-job"} 1"#),
         "{page}"
     );
+}
+
+#[tokio::test]
+async fn queues_and_cohorts_are_judged_at_paths_of_their_own() {
+    let fixture = Fixture::start(Limits::default());
+    for (path, resource) in [(VALIDATE_CLUSTER_QUEUE, "clusterqueues"), (VALIDATE_COHORT, "cohorts")] {
+        for (weight, allowed) in [("2", true), ("1n", false)] {
+            let review = json!({
+                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "request": {
+                    "uid": "r-1", "operation": "CREATE", "name": "a", "userInfo": {"username": "jane"},
+                    "resource": {"group": "kueue.x-k8s.io", "version": "v1beta2", "resource": resource},
+                    "object": {"metadata": {"name": "a"}, "spec": {"fairSharing": {"weight": weight}}},
+                },
+            });
+            let response = fixture.client().post(path, review.to_string()).await.response();
+            assert_eq!(response["allowed"], allowed, "{path} {response}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "sluice-testkit",
         pure: false,
-        uses: &[],
+        uses: &["sluice-pki"],
     },
     Layer {
         name: "sluice-e2e",

@@ -12,7 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, ListParams};
 use sluice_e2e::jobs::{Stage, stage, waited};
 use sluice_e2e::manifests::{cluster_queue, flavor, job, labelled, list, local_queue, namespace, priority_class};
-use sluice_testkit::{Plane, PlaneOptions, Referee, Sluice, eventually};
+use sluice_testkit::{Plane, PlaneOptions, Referee, Sluice, check_webhook_port, eventually};
 
 /// Team, its quota in cores, its Jobs.
 const TEAMS: [(&str, u32, u32); 2] = [("team-vision", 8, 18), ("team-speech", 5, 12)];
@@ -20,20 +20,17 @@ const TEAMS: [(&str, u32, u32); 2] = [("team-vision", 8, 18), ("team-speech", 5,
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How often the table is drawn.
 const REFRESH: Duration = Duration::from_millis(400);
+/// Jobs that a line of the table names: a line that wraps could not be drawn over on a terminal of 80 columns.
+const SHOWN: usize = 4;
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    check_webhook_port()?;
     let keep = std::env::var("KEEP").is_ok_and(|value| value == "1");
     println!("demo: starting etcd, the API server, the controllers and fake nodes");
-    let plane = Arc::new(
-        Plane::start(PlaneOptions {
-            keep_folder: keep,
-            ..PlaneOptions::with_nodes()
-        })
-        .await?,
-    );
+    let plane = Arc::new(Plane::start(PlaneOptions::with_nodes()).await?);
     println!("demo: installing the chart and starting sluice-webhook and sluice-scheduler");
     let sluice = Sluice::start(&plane).await?;
     let started = Instant::now();
@@ -69,9 +66,11 @@ async fn main() -> Result<()> {
     summary(&jobs, &verdict.peaks);
     if keep {
         let supervisor = plane.detach().await?;
-        println!("\nThe cluster stays up; end it with: kill {supervisor}");
+        println!("\nThe cluster stays up. To use it, paste into a shell:");
         println!("export KUBECONFIG={}", plane.admin().path.display());
-        println!("kubectl is: {}", plane.kubectl().command_line());
+        println!("{}", plane.kubectl().alias());
+        println!("To end it, and remove all it has written:");
+        println!("kill {supervisor}\n");
     }
     println!(
         "demo: jobs={} completed={completed} over_quota={} writes_per_job={:.2} seconds={:.0}",
@@ -107,6 +106,10 @@ async fn set_up(plane: &Plane) -> Result<()> {
     for (team, cores, jobs) in TEAMS {
         println!("demo: {team} may use {cores} cores and creates {jobs} Jobs");
     }
+    println!("demo: urgent Jobs go first; one that does not fit lets smaller ones pass (BestEffortFIFO)");
+    if std::io::stdout().is_terminal() {
+        println!("demo: urgent-05(2) is a Job that asks for 2 cores");
+    }
     Ok(())
 }
 
@@ -137,11 +140,11 @@ async fn show_until_done(plane: &Plane) -> Result<Vec<Job>> {
     let mut screen = Screen::new();
     loop {
         let jobs: Vec<Job> = api.list(&ListParams::default()).await?.items;
-        screen.show(&jobs)?;
         let ended = jobs
             .iter()
             .filter(|job| matches!(stage(job), Stage::Completed | Stage::Failed))
             .count();
+        screen.show(&jobs, ended == wanted)?;
         if ended == wanted {
             return Ok(jobs);
         }
@@ -154,7 +157,8 @@ async fn show_until_done(plane: &Plane) -> Result<Vec<Job>> {
     }
 }
 
-/// A table that is drawn over itself on a terminal, and a line per change elsewhere.
+/// A table that is drawn over itself on a terminal, and a line per change elsewhere. The last one, where nothing runs any
+/// more, is drawn below the one before: so that one with Jobs in it stays in view.
 struct Screen {
     terminal: bool,
     lines: usize,
@@ -172,14 +176,14 @@ impl Screen {
         }
     }
 
-    fn show(&mut self, jobs: &[Job]) -> Result<()> {
+    fn show(&mut self, jobs: &[Job], last: bool) -> Result<()> {
         let text = if self.terminal { table(jobs) } else { counts(jobs) };
         if text == self.last {
             return Ok(());
         }
         let mut out = std::io::stdout().lock();
         if self.terminal {
-            if self.lines > 0 {
+            if self.lines > 0 && !last {
                 write!(out, "\x1b[{}A\x1b[J", self.lines)?;
             }
             self.lines = text.lines().count();
@@ -249,8 +253,8 @@ fn table(jobs: &[Job]) -> String {
             (Stage::Completed, "completed"),
         ] {
             let names = lines.get(&stage).map(Vec::as_slice).unwrap_or_default();
-            let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
-            let more = if names.len() > 5 { " ..." } else { "" };
+            let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+            let more = if names.len() > SHOWN { " ..." } else { "" };
             let _ = writeln!(text, "  {label:<10} {:>3}  {}{more}", names.len(), shown.join(" "));
         }
     }

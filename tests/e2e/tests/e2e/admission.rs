@@ -307,9 +307,9 @@ async fn a_job_without_a_queue_to_go_to_is_held_with_a_warning_and_starts_once_t
 #[tokio::test]
 async fn a_cluster_queue_that_uses_what_is_not_acted_on_says_so_and_admits_nothing() -> Result<()> {
     let world = world().await?;
-    let mut queue = manifests::cluster_queue("cohort", "any", "5");
-    queue["spec"]["cohortName"] = json!("everyone");
-    let team = world.team_with("cohort", true, queue).await?;
+    let mut queue = manifests::cluster_queue("checked", "any", "5");
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": "provisioning"}]});
+    let team = world.team_with("checked", true, queue).await?;
     team.create("a", 1, "1s").await?;
     let status = team
         .until_status("it is inactive", |status| {
@@ -317,7 +317,7 @@ async fn a_cluster_queue_that_uses_what_is_not_acted_on_says_so_and_admits_nothi
         })
         .await?;
     let message = status["conditions"][0]["message"].as_str().unwrap_or_default();
-    ensure!(message.contains("spec.cohortName"), "{message}");
+    ensure!(message.contains("spec.admissionChecksStrategy"), "{message}");
     ensure!(team.stage("a").await? == Stage::Held);
     Ok(())
 }
@@ -340,6 +340,8 @@ async fn labels_of_a_namespace_decide_which_cluster_queue_it_may_use_at_any_time
 async fn metrics_have_kueues_names_and_say_what_the_queues_hold() -> Result<()> {
     let world = world().await?;
     let team = world.team("metrics", "1").await?;
+    team.create("done", 1, "100ms").await?;
+    team.until("done", Stage::Completed).await?;
     team.create("running", 1, "1h").await?;
     team.until("running", Stage::Running).await?;
     team.create("waiting", 1, "1h").await?;
@@ -352,10 +354,17 @@ async fn metrics_have_kueues_names_and_say_what_the_queues_hold() -> Result<()> 
             r#"kueue_admitted_active_workloads{cluster_queue="metrics",replica_role="leader"} 1"#,
             r#"kueue_cluster_queue_resource_usage{cluster_queue="metrics",cohort="",flavor="any",replica_role="leader",resource="cpu"} 1"#,
             r#"kueue_cluster_queue_status{cluster_queue="metrics",replica_role="leader",status="active"} 1"#,
-            r#"kueue_admitted_workloads_total{cluster_queue="metrics",priority_class="",replica_role="leader"} 1"#,
+            r#"kueue_admitted_workloads_total{cluster_queue="metrics",priority_class="",replica_role="leader"} 2"#,
             r#"kueue_cluster_queue_borrowing_limit{cluster_queue="metrics",cohort="",flavor="any",replica_role="leader",resource="cpu"} inf"#,
             r#"kueue_local_queue_resource_usage{flavor="any",name="default",namespace="metrics",replica_role="leader",resource="cpu"} 1"#,
-            r#"kueue_local_queue_admission_wait_time_seconds_count{name="default",namespace="metrics",priority_class="",replica_role="leader"} 1"#,
+            r#"kueue_local_queue_admission_wait_time_seconds_count{name="default",namespace="metrics",priority_class="",replica_role="leader"} 2"#,
+            r#"kueue_unadmitted_workloads{cluster_queue="metrics",reason="NoReservation",replica_role="leader",underlying_cause="WaitingForQuota"} 1"#,
+            r#"kueue_local_queue_unadmitted_workloads{cluster_queue="metrics",name="default",namespace="metrics",reason="NoReservation",replica_role="leader",underlying_cause="WaitingForQuota"} 1"#,
+            r#"kueue_cluster_queue_resource_pending{cluster_queue="metrics",replica_role="leader",resource="cpu"} 1"#,
+            r#"kueue_finished_workloads{cluster_queue="metrics",replica_role="leader"} 1"#,
+            r#"kueue_local_queue_finished_workloads{name="default",namespace="metrics",replica_role="leader"} 1"#,
+            r#"kueue_cluster_queue_info{cluster_queue="metrics",parent_cohort="",replica_role="leader",root_cohort=""} 1"#,
+            "kueue_build_info{",
             "sluice_leader 1",
         ] {
             ensure!(metrics.contains(series), "no {series} in\n{metrics}");

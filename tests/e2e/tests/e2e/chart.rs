@@ -101,6 +101,14 @@ const COMBINATIONS: &[(&str, &str, &[&str])] = &[
             "listenHost=[::]",
         ],
     ),
+    (
+        "sluice",
+        "sluice-system",
+        &[
+            "config=apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n",
+            "scheduler.standalone=true",
+        ],
+    ),
 ];
 
 #[tokio::test]
@@ -120,6 +128,7 @@ async fn values_that_make_no_sense_are_refused_by_name() -> Result<()> {
         ("scheduler.standalon=true", "standalon"),
         ("policies.breakGlass.users=ann", "users"),
         ("logFormat=xml", "logFormat"),
+        ("config.waitForPodsReady.timeout=5m", "config"),
     ] {
         let said = helm.manifest("sluice", "sluice-system", &[value]).await?.refused()?;
         ensure!(said.contains(named), "{value}: {said}");
@@ -209,6 +218,68 @@ async fn the_scheduler_is_a_sidecar_without_a_readiness_probe_or_stands_alone_wi
             );
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_containers_are_given_the_configuration_file_and_start_anew_when_it_changes() -> Result<()> {
+    let helm = Helm::offline().await?;
+    let file = "# mine\nkind: Configuration\n";
+    let value = format!("config={file}");
+    let mut checksums = BTreeSet::new();
+    for values in [
+        &["scheduler.standalone=true"][..],
+        &["scheduler.standalone=true", &value],
+    ] {
+        let rendered = helm.render("sluice", "sluice-system", values).await?;
+        let wanted = if values.len() == 1 { "" } else { file };
+        ensure!(find(&rendered, "ConfigMap", "sluice-config")?["data"]["config.yaml"] == wanted);
+        for deployment in ["sluice-webhook", "sluice-scheduler"] {
+            let template = &find(&rendered, "Deployment", deployment)?["spec"]["template"];
+            let container = &template["spec"]["containers"][0];
+            let arguments = container["args"].as_array().context("no arguments")?;
+            ensure!(
+                arguments.contains(&json!("--config=/etc/sluice/config/config.yaml")),
+                "{container}"
+            );
+            let mounts = container["volumeMounts"].as_array().context("no mounts")?;
+            ensure!(
+                mounts.contains(&json!({"name": "config", "mountPath": "/etc/sluice/config", "readOnly": true})),
+                "{container}"
+            );
+            let volumes = template["spec"]["volumes"].as_array().context("no volumes")?;
+            ensure!(
+                volumes
+                    .iter()
+                    .any(|volume| volume["configMap"]["name"] == "sluice-config"),
+                "{volumes:?}"
+            );
+            checksums.insert(template["metadata"]["annotations"]["sluice.internal/config-checksum"].to_string());
+        }
+    }
+    ensure!(checksums.len() == 2, "{checksums:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_down_keeps_nobody_from_changing_a_queue() -> Result<()> {
+    let rendered = Helm::offline().await?.render("q", "batch", &[]).await?;
+    let webhooks = &find(&rendered, "ValidatingWebhookConfiguration", "q-sluice")?["webhooks"];
+    for (entry, kind) in [(1, "clusterqueue"), (2, "cohort")] {
+        let webhook = &webhooks[entry];
+        ensure!(
+            webhook["name"] == format!("{kind}s.queues.sluice.internal"),
+            "{webhook}"
+        );
+        let path = format!("/validate-kueue-x-k8s-io-v1beta2-{kind}");
+        ensure!(webhook["clientConfig"]["service"]["path"] == path, "{webhook}");
+        ensure!(
+            webhook["rules"][0]["operations"] == json!(["CREATE", "UPDATE"]),
+            "{webhook}"
+        );
+        ensure!(webhook["failurePolicy"] == "Ignore", "{webhook}");
+    }
+    ensure!(webhooks[0]["failurePolicy"] == "Fail" && webhooks.as_array().is_some_and(|all| all.len() == 3));
     Ok(())
 }
 
@@ -482,6 +553,8 @@ async fn aggregated_roles_are_filled(kubectl: &Kubectl) -> Result<()> {
         ("tenant", "update", "clusterqueues.kueue.x-k8s.io", false),
         ("admin", "update", "clusterqueues.kueue.x-k8s.io", true),
         ("admin", "delete", "resourceflavors.kueue.x-k8s.io", true),
+        ("admin", "patch", "cohorts.kueue.x-k8s.io", true),
+        ("tenant", "update", "cohorts.kueue.x-k8s.io", false),
         ("admin", "get", "secrets", false),
     ] {
         eventually(&format!("{user} may {verb} {resource}: {allowed}"), SHORT, || async {

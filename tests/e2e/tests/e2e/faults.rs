@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use sluice_e2e::jobs::{Stage, stage};
 use sluice_e2e::manifests;
-use sluice_testkit::{Answer, FaultProxy, Match, Referee, Rule, SchedulerOptions, Signal, WebhookOptions, eventually};
+use sluice_testkit::{Answer, Match, Referee, Rule, SchedulerOptions, Signal, WebhookOptions, eventually};
 
 use crate::world::{PATIENCE, QUEUE_LABEL, Team, World, own_world};
 
@@ -54,10 +54,7 @@ async fn until_count(world: &World, namespace: &str, wanted: Stage, least: usize
 
 #[tokio::test]
 async fn a_scheduler_killed_in_the_middle_of_200_admissions_loses_no_job_and_admits_none_twice() -> Result<()> {
-    let world = own_world(&json!({})).await?;
-    world.sluice.start_webhook(WebhookOptions::default()).await?;
-    let scheduler = world.sluice.start_scheduler(SchedulerOptions::default()).await?;
-    world.sluice.until_leading().await?;
+    let (world, scheduler) = World::start(&json!({})).await?;
     let team = world.team("killed", "0").await?;
     create_many(&team, 200, "300ms").await?;
     team.until_pending(200).await?;
@@ -80,10 +77,7 @@ async fn a_scheduler_killed_in_the_middle_of_200_admissions_loses_no_job_and_adm
 
 #[tokio::test]
 async fn jobs_created_while_the_webhook_is_away_are_caught_afterwards() -> Result<()> {
-    let world = own_world(&json!({"webhook": {"failurePolicy": "Ignore"}})).await?;
-    world.sluice.start_webhook(WebhookOptions::default()).await?;
-    world.sluice.start_scheduler(SchedulerOptions::default()).await?;
-    world.sluice.until_leading().await?;
+    let (world, _) = World::start(&json!({"webhook": {"failurePolicy": "Ignore"}})).await?;
     let team = world.team("bypass", "2").await?;
     // The opt-in must be older than the Jobs by the clock of their creation, which has whole seconds.
     team.create("before", 1, "1200ms").await?;
@@ -110,15 +104,7 @@ async fn jobs_created_while_the_webhook_is_away_are_caught_afterwards() -> Resul
 
 #[tokio::test]
 async fn a_leader_frozen_past_its_lease_cannot_write_late_when_it_wakes() -> Result<()> {
-    let world = own_world(&json!({})).await?;
-    world.sluice.start_webhook(WebhookOptions::default()).await?;
-    let proxy = FaultProxy::start(&world.plane).await?;
-    let options = SchedulerOptions {
-        proxy: Some(proxy.clone()),
-        ..SchedulerOptions::default()
-    };
-    let frozen = world.sluice.start_scheduler(options).await?;
-    world.sluice.until_leading().await?;
+    let (world, frozen, proxy) = World::start_behind_a_proxy().await?;
     let team = world.team("frozen", "0").await?;
     create_many(&team, 40, "300ms").await?;
     team.until_pending(40).await?;
@@ -164,15 +150,7 @@ async fn a_leader_frozen_past_its_lease_cannot_write_late_when_it_wakes() -> Res
 
 #[tokio::test]
 async fn lost_answers_and_errors_of_the_api_server_cost_no_job_and_no_quota() -> Result<()> {
-    let world = own_world(&json!({})).await?;
-    world.sluice.start_webhook(WebhookOptions::default()).await?;
-    let proxy = FaultProxy::start(&world.plane).await?;
-    let options = SchedulerOptions {
-        proxy: Some(proxy.clone()),
-        ..SchedulerOptions::default()
-    };
-    world.sluice.start_scheduler(options).await?;
-    world.sluice.until_leading().await?;
+    let (world, _, proxy) = World::start_behind_a_proxy().await?;
     let team = world.team("answers", "0").await?;
     create_many(&team, 60, "200ms").await?;
     team.until_pending(60).await?;
@@ -207,10 +185,7 @@ async fn lost_answers_and_errors_of_the_api_server_cost_no_job_and_no_quota() ->
 
 #[tokio::test]
 async fn a_clean_stop_hands_over_in_less_than_the_lease() -> Result<()> {
-    let world = own_world(&json!({})).await?;
-    world.sluice.start_webhook(WebhookOptions::default()).await?;
-    let first = world.sluice.start_scheduler(SchedulerOptions::default()).await?;
-    world.sluice.until_leading().await?;
+    let (world, first) = World::start(&json!({})).await?;
     let second = world.sluice.start_scheduler(SchedulerOptions::default()).await?;
     let team = world.team("handover", "0").await?;
     create_many(&team, 10, "100ms").await?;
@@ -226,15 +201,11 @@ async fn a_clean_stop_hands_over_in_less_than_the_lease() -> Result<()> {
 #[tokio::test]
 async fn a_replaced_manifest_reaches_a_webhook_with_several_replicas_one_of_them_gone() -> Result<()> {
     let world = own_world(&json!({})).await?;
-    world
-        .sluice
-        .start_webhook(WebhookOptions {
-            replicas: 2,
-            ..WebhookOptions::default()
-        })
-        .await?;
-    world.sluice.start_scheduler(SchedulerOptions::default()).await?;
-    world.sluice.until_leading().await?;
+    let webhooks = WebhookOptions {
+        replicas: 2,
+        ..WebhookOptions::default()
+    };
+    world.start_sluice(webhooks, SchedulerOptions::default()).await?;
     let team = world.team("replicas", "1").await?;
     world.plane.signal("sluice-webhook-0", Signal::Term).await?;
     world.plane.wait_exit("sluice-webhook-0", PATIENCE).await?;

@@ -182,9 +182,9 @@ async fn a_job_whose_quota_was_taken_back_moves_to_other_nodes_on_servers_that_k
         ..PlaneOptions::default()
     };
     let world = own_world_on(options, &json!({})).await?;
-    world.sluice.start_webhook(WebhookOptions::default()).await?;
-    world.sluice.start_scheduler(SchedulerOptions::default()).await?;
-    world.sluice.until_leading().await?;
+    world
+        .start_sluice(WebhookOptions::default(), SchedulerOptions::default())
+        .await?;
     let kubectl = world.plane.kubectl();
     let flavors = ["one", "two"].map(|pool| manifests::flavor(pool, json!({"pool": pool})));
     kubectl.apply(&manifests::list(flavors)).await?;

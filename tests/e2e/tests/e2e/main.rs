@@ -8,6 +8,7 @@ mod gitops;
 mod lifecycle;
 mod malformed;
 mod policies;
+mod queue_webhook;
 mod release;
 mod scenarios;
 mod webhook_rules;

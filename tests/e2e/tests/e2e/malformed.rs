@@ -9,8 +9,9 @@ use sluice_testkit::{eventually, repository};
 use crate::world::{PATIENCE, QUEUE_LABEL, world};
 
 /// The cases of crates/api, which are also tests of what it decodes.
-const CASES: [(&str, &str, &str, &str); 4] = [
+const CASES: [(&str, &str, &str, &str); 5] = [
     ("cluster-queue.yaml", "kueue.x-k8s.io", "v1beta2", "ClusterQueue"),
+    ("cohort.yaml", "kueue.x-k8s.io", "v1beta2", "Cohort"),
     ("local-queue.yaml", "kueue.x-k8s.io", "v1beta2", "LocalQueue"),
     ("resource-flavor.yaml", "kueue.x-k8s.io", "v1beta2", "ResourceFlavor"),
     ("term.yaml", "sluice.internal", "v1alpha1", "Term"),

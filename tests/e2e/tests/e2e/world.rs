@@ -8,7 +8,10 @@ use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 use sluice_e2e::jobs::{Stage, record, stage};
 use sluice_e2e::manifests;
-use sluice_testkit::{AuditEvent, FakeNode, Kubectl, Plane, PlaneOptions, Sluice, eventually};
+use sluice_testkit::{
+    AuditEvent, FakeNode, FaultProxy, Kubectl, Plane, PlaneOptions, SchedulerOptions, Sluice, WebhookOptions,
+    eventually,
+};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 /// Longest that anything here takes on a busy machine.
@@ -88,6 +91,34 @@ pub(crate) struct Team<'a> {
 }
 
 impl World {
+    /// A plane of the caller's own with a webhook and a scheduler that leads; returns the scheduler's name too.
+    pub(crate) async fn start(values: &Value) -> Result<(Self, String)> {
+        let world = own_world(values).await?;
+        let leader = world
+            .start_sluice(WebhookOptions::default(), SchedulerOptions::default())
+            .await?;
+        Ok((world, leader))
+    }
+
+    /// The same with a proxy between the scheduler and the API server.
+    pub(crate) async fn start_behind_a_proxy() -> Result<(Self, String, Arc<FaultProxy>)> {
+        let world = own_world(&json!({})).await?;
+        let proxy = FaultProxy::start(&world.plane).await?;
+        let options = SchedulerOptions {
+            proxy: Some(proxy.clone()),
+            ..SchedulerOptions::default()
+        };
+        let leader = world.start_sluice(WebhookOptions::default(), options).await?;
+        Ok((world, leader, proxy))
+    }
+
+    /// Starts webhook and scheduler, and returns the scheduler's name once it leads.
+    pub(crate) async fn start_sluice(&self, webhook: WebhookOptions, scheduler: SchedulerOptions) -> Result<String> {
+        self.sluice.start_webhook(webhook).await?;
+        self.sluice.start_scheduler(scheduler).await?;
+        self.sluice.until_leading().await
+    }
+
     /// An opted-in namespace with cpu quota in one flavor that every node serves.
     pub(crate) async fn team(&self, name: &str, cpu: &str) -> Result<Team<'_>> {
         self.team_with(name, true, manifests::cluster_queue(name, "any", cpu))

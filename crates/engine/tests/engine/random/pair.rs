@@ -8,6 +8,9 @@ use sluice_engine::*;
 use super::worlds::{Step, drained_or_opened, held, resized};
 use crate::twin::{Cell, Stands, Twin, Why, holds, saturated};
 
+/// How far a free uid is looked for.
+const MOST_IN_A_ROW: u128 = 8;
+
 /// What is decided by: the engine, compared with its twin at every step, or the twin alone.
 pub(crate) struct Pair {
     engine: Option<Engine>,
@@ -58,7 +61,7 @@ impl Pair {
 
     fn audit(&self) -> Result<(), TestCaseError> {
         let audit = self.engine.as_ref().map_or(Ok(()), Engine::audit);
-        audit.map_err(|fault| TestCaseError::fail(fault.to_string()))
+        audit.map_err(|fault| TestCaseError::fail(format!("{fault} {}", describe(&self.twin))))
     }
 
     pub(crate) fn pass(&mut self, now: i64) -> Result<Pass, TestCaseError> {
@@ -66,7 +69,7 @@ impl Pair {
         let decided = self.twin.pass(now);
         super::invariants::hold(&before, &self.twin, &decided)?;
         if let Some(engine) = &mut self.engine {
-            prop_assert_eq!(&engine.pass(Time(now)), &decided);
+            prop_assert_eq!(&engine.pass(Time(now)), &decided, "{}", describe(&before));
             for action in &decided.actions {
                 if let Action::Admit(admission) = action {
                     self.reported.remove(&admission.uid);
@@ -95,7 +98,7 @@ impl Pair {
                 changed.push(uid);
             }
         }
-        prop_assert_eq!(engine.take_changed().units, changed);
+        prop_assert_eq!(engine.take_changed().units, changed, "{}", describe(&self.twin));
         for uid in self.twin.charged.keys() {
             prop_assert_eq!(engine.waiting(*uid), None);
         }
@@ -113,7 +116,7 @@ impl Pair {
             prop_assert_eq!(report.pending_active + report.pending_inadmissible, order.len());
             prop_assert!(engine.pending(name).eq(order.iter().map(|unit| unit.uid)));
             let charged: Vec<_> = self.twin.charged.values().filter(|unit| unit.queue == *name).collect();
-            self.same_holders(&report, &charged)?;
+            same_holders(&report, &charged)?;
         }
         Ok(())
     }
@@ -133,34 +136,6 @@ impl Pair {
         Ok(())
     }
 
-    /// How many hold quota in a ClusterQueue, and how much of every cell.
-    fn same_holders(&self, report: &QueueReport, charged: &[&ChargedUnit]) -> Result<(), TestCaseError> {
-        let written = |unit: &&&ChargedUnit| unit.phase != Phase::Assumed;
-        prop_assert_eq!(report.reserving, charged.len());
-        prop_assert_eq!(report.admitted, charged.iter().filter(written).count());
-        let mut used: BTreeMap<Cell, (i128, i128)> = BTreeMap::new();
-        for unit in charged {
-            for (cell, amount) in holds(unit) {
-                let (reserved, admitted) = used.entry(cell).or_default();
-                *reserved += amount;
-                *admitted += if written(&unit) { amount } else { 0 };
-            }
-        }
-        let used: BTreeMap<Cell, (Amount, Amount)> = used
-            .into_iter()
-            .map(|(cell, (reserved, admitted))| (cell, (saturated(reserved), saturated(admitted))))
-            .collect();
-        let reported = report.usage.iter().filter(|usage| !usage.reserved.is_zero());
-        let reported: BTreeMap<Cell, (Amount, Amount)> = reported
-            .map(|usage| {
-                let cell = (usage.flavor.clone(), usage.resource.clone());
-                (cell, (usage.reserved, usage.admitted))
-            })
-            .collect();
-        prop_assert_eq!(reported, used);
-        Ok(())
-    }
-
     fn nth_charged(&self, which: usize) -> Option<ChargedUnit> {
         nth(which, self.twin.charged.values())
     }
@@ -168,6 +143,14 @@ impl Pair {
     pub(crate) fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
         let events = match step {
             Step::Tell(event) => vec![event],
+            Step::Submit(mut unit) => {
+                let twin = &self.twin;
+                let is_free =
+                    |uid: &u128| !twin.waiting.contains_key(&Uid(*uid)) && !twin.charged.contains_key(&Uid(*uid));
+                let most = unit.uid.0 + MOST_IN_A_ROW;
+                unit.uid = Uid((unit.uid.0..most).find(is_free).unwrap_or(unit.uid.0));
+                vec![Event::SetWaiting(unit)]
+            }
             Step::Pass(later) => return self.pass(self.twin.now + later).map(drop),
             Step::Settle => return self.settle(),
             Step::Move(which, phase) => {
@@ -269,6 +252,34 @@ impl Pair {
     }
 }
 
+/// How many hold quota in a ClusterQueue, and how much of every cell.
+fn same_holders(report: &QueueReport, charged: &[&ChargedUnit]) -> Result<(), TestCaseError> {
+    let written = |unit: &&&ChargedUnit| unit.phase != Phase::Assumed;
+    prop_assert_eq!(report.reserving, charged.len());
+    prop_assert_eq!(report.admitted, charged.iter().filter(written).count());
+    let mut used: BTreeMap<Cell, (i128, i128)> = BTreeMap::new();
+    for unit in charged {
+        for (cell, amount) in holds(unit) {
+            let (reserved, admitted) = used.entry(cell).or_default();
+            *reserved += amount;
+            *admitted += if written(&unit) { amount } else { 0 };
+        }
+    }
+    let used: BTreeMap<Cell, (Amount, Amount)> = used
+        .into_iter()
+        .map(|(cell, (reserved, admitted))| (cell, (saturated(reserved), saturated(admitted))))
+        .collect();
+    let reported = report.usage.iter().filter(|usage| !usage.reserved.is_zero());
+    let reported: BTreeMap<Cell, (Amount, Amount)> = reported
+        .map(|usage| {
+            let cell = (usage.flavor.clone(), usage.resource.clone());
+            (cell, (usage.reserved, usage.admitted))
+        })
+        .collect();
+    prop_assert_eq!(reported, used);
+    Ok(())
+}
+
 fn nth<'a, T: Clone + 'a>(which: usize, all: impl Iterator<Item = &'a T> + Clone) -> Option<T> {
     let count = all.clone().count();
     (count > 0).then(|| all.clone().nth(which % count).cloned()).flatten()
@@ -313,4 +324,48 @@ fn blurred(mut reason: WaitReason) -> WaitReason {
         _ => {}
     }
     reason
+}
+
+/// A world in few words, for whoever looks into a difference.
+fn describe(twin: &Twin) -> String {
+    let mut lines = vec![format!("now {} {:?}", twin.now, twin.settings)];
+    lines.extend(twin.cohorts.values().map(|spec| format!("{spec:?}")));
+    lines.extend(twin.queues.values().map(|spec| format!("{spec:?}")));
+    lines.extend(twin.charged.values().map(|unit| {
+        let ChargedUnit {
+            uid,
+            queue,
+            phase,
+            priority,
+            queued_at,
+            reserved_at,
+            ..
+        } = unit;
+        format!(
+            "{} holds in {queue} {phase:?} priority {priority} queued {} reserved {} {:?} {:?}",
+            uid.0,
+            queued_at.0,
+            reserved_at.0,
+            holds(unit),
+            twin.evicted.get(uid)
+        )
+    }));
+    lines.extend(twin.waiting.values().map(|unit| {
+        let leads = twin.local_queues.get(&unit.local_queue);
+        let asks = |pod_set: &PodSetSpec| (pod_set.count, pod_set.min_count, pod_set.per_pod.clone());
+        format!(
+            "{} waits in {:?} priority {} queued {} considered {} preemptor {} {:?} {:?} {:?}",
+            unit.uid.0,
+            leads.map(|spec| &spec.queue),
+            unit.priority,
+            unit.queued_at.0,
+            twin.may_be_considered(unit),
+            twin.preemptors.contains_key(&unit.uid),
+            unit.pod_sets.iter().map(asks).collect::<Vec<_>>(),
+            twin.claims.get(&unit.uid).map(|claim| claim.why),
+            twin.evicted.get(&unit.uid)
+        )
+    }));
+    lines.insert(0, String::new());
+    lines.join("\n")
 }

@@ -13,6 +13,8 @@ use crate::build::{flavor, local_queue, strings};
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Tell(Event),
+    /// A unit that nobody knows yet waits; its uid is the first free one from its own on, if one is.
+    Submit(UnitSpec),
     /// A pass, this many milliseconds later.
     Pass(i64),
     /// Everything that was decided is done: admitted units run, evicted ones wait again.
@@ -42,8 +44,11 @@ pub(crate) struct Scale {
     pub(crate) flavors: usize,
     pub(crate) local_queues: usize,
     pub(crate) units: u128,
+    pub(crate) cohorts: usize,
     /// ClusterQueues share and preempt, and units are told to stop.
     pub(crate) shared: bool,
+    /// A few ClusterQueues of few cells that nearly all units can use, so that most meet.
+    pub(crate) tight: bool,
 }
 
 /// The world of which single events are drawn.
@@ -52,23 +57,46 @@ const USUAL: Scale = Scale {
     flavors: 4,
     local_queues: 4,
     units: 14,
+    cohorts: 3,
     shared: true,
+    tight: false,
 };
 
 pub(crate) fn a_scale(shared: bool) -> BoxedStrategy<Scale> {
+    let loose = a_loose_scale(shared);
+    if !shared {
+        return loose;
+    }
+    let tight = (2_usize..6, 1_usize..3, 10_u128..20, 1_usize..5);
+    let tight = tight.prop_map(|(queues, flavors, units, cohorts)| Scale {
+        queues,
+        flavors,
+        local_queues: queues,
+        units,
+        cohorts,
+        shared: true,
+        tight: true,
+    });
+    prop_oneof![tight, loose].boxed()
+}
+
+fn a_loose_scale(shared: bool) -> BoxedStrategy<Scale> {
     let queues = if shared {
         prop_oneof![12 => 1_usize..7, 1 => 7_usize..41].boxed()
     } else {
         (1_usize..5).boxed()
     };
     let flavors = prop_oneof![3 => 1_usize..3, 1 => 3_usize..7];
-    (queues, flavors, 8_u128..20)
-        .prop_map(move |(queues, flavors, units)| Scale {
+    let cohorts = prop_oneof![2 => 1_usize..3, 1 => 3_usize..7];
+    (queues, flavors, 8_u128..20, cohorts)
+        .prop_map(move |(queues, flavors, units, cohorts)| Scale {
             queues,
             flavors,
             local_queues: queues + 1,
             units: units + queues as u128,
+            cohorts,
             shared,
+            tight: false,
         })
         .boxed()
 }
@@ -82,7 +110,8 @@ fn name(prefix: &'static str, count: usize) -> BoxedStrategy<Name> {
 /// Mostly small, sometimes at the edge of what fits into 64 bits.
 fn amount() -> impl Strategy<Value = i64> + Clone {
     prop_oneof![
-        120 => 0i64..5,
+        400 => 0i64..6,
+        200 => 3i64..9,
         1 => Just(i64::MAX),
         1 => Just(i64::MAX / 2 + 1),
         1 => Just(i64::MAX - 1)
@@ -91,7 +120,7 @@ fn amount() -> impl Strategy<Value = i64> + Clone {
 
 fn a_flavor(scale: Scale) -> BoxedStrategy<FlavorSpec> {
     let labels = prop::collection::btree_map("[ab]", "[12]", 0..2);
-    (name("f", scale.flavors), labels, 0usize..6)
+    (name("f", scale.flavors), labels, 0usize..9)
         .prop_map(|(name, node_labels, taints)| {
             let taint = |effect| Taint {
                 key: "t".into(),
@@ -120,11 +149,12 @@ fn a_flavor(scale: Scale) -> BoxedStrategy<FlavorSpec> {
         .boxed()
 }
 
-fn a_quota(limits: bool) -> BoxedStrategy<Quota> {
+fn a_quota(scale: Scale) -> BoxedStrategy<Quota> {
+    let (limits, tight) = (scale.shared, scale.tight);
     let limit = || prop::option::weighted(0.3, amount().prop_map(Amount::new));
     (amount(), limit(), limit())
         .prop_map(move |(nominal, borrow, lend)| Quota {
-            nominal: Amount::new(nominal),
+            nominal: Amount::new(if tight { nominal % 5 } else { nominal }),
             borrowing_limit: borrow.filter(|_| limits),
             lending_limit: lend.filter(|_| limits),
         })
@@ -132,22 +162,30 @@ fn a_quota(limits: bool) -> BoxedStrategy<Quota> {
 }
 
 /// Which resources are given out together.
-fn a_layout(shared: bool) -> BoxedStrategy<Vec<Vec<&'static str>>> {
-    let simple = if shared { 8 } else { 1 };
+fn a_layout(scale: Scale) -> BoxedStrategy<Vec<Vec<&'static str>>> {
+    let wild = prop_oneof![
+        Just(vec![vec!["cpu"]]),
+        Just(vec![vec!["cpu", "memory", "pods"]]),
+        Just(vec![vec!["memory", "cpu"], vec!["pods"]]),
+        Just(vec![]),
+    ];
+    let usual = match (scale.tight, scale.shared) {
+        (true, _) => 100,
+        (_, true) => 10,
+        _ => 1,
+    };
     prop_oneof![
-        simple => Just(vec![vec!["cpu"]]),
-        simple => Just(vec![vec!["cpu"], vec!["gpu"]]),
-        1 => Just(vec![vec!["cpu", "memory", "pods"]]),
-        1 => Just(vec![vec!["memory", "cpu"], vec!["pods"]]),
-        1 => Just(vec![]),
+        2 * usual => Just(vec![vec!["cpu"], vec!["gpu"]]),
+        usual => Just(vec![vec!["cpu", "gpu"]]),
+        4 => wild,
     ]
     .boxed()
 }
 
 fn groups(scale: Scale) -> BoxedStrategy<Vec<ResourceGroup>> {
     let most = scale.flavors.min(3);
-    let quotas = prop::collection::vec(prop::array::uniform3(a_quota(scale.shared)), 1..=most);
-    (a_layout(scale.shared), quotas, 0..scale.flavors)
+    let quotas = prop::collection::vec(prop::array::uniform3(a_quota(scale)), 1..=most);
+    (a_layout(scale), quotas, 0..scale.flavors)
         .prop_map(move |(layout, quotas, first)| {
             let group = |resources: &Vec<&str>| ResourceGroup {
                 resources: resources.iter().map(|name| Name::from(*name)).collect(),
@@ -177,9 +215,9 @@ fn a_weight() -> impl Strategy<Value = Weight> {
 
 fn preemption() -> BoxedStrategy<Preemption> {
     let within_queue = prop_oneof![
-        Just(WithinQueue::Never),
-        Just(WithinQueue::LowerPriority),
-        Just(WithinQueue::LowerOrNewerEqualPriority)
+        2 => Just(WithinQueue::Never),
+        1 => Just(WithinQueue::LowerPriority),
+        1 => Just(WithinQueue::LowerOrNewerEqualPriority)
     ];
     let reclaim = prop_oneof![
         1 => Just(Reclaim::Never),
@@ -219,23 +257,22 @@ fn stopped() -> Inactive {
     }
 }
 
-fn a_cohort_name() -> BoxedStrategy<Option<Name>> {
-    prop::option::weighted(0.85, prop_oneof![20 => name("c", 6), 1 => Just(Name::from("nowhere"))]).boxed()
+fn a_cohort_name(scale: Scale) -> BoxedStrategy<Option<Name>> {
+    let one = prop_oneof![100 => name("c", scale.cohorts), 1 => Just(Name::from("implicit"))];
+    prop::option::weighted(0.9, one).boxed()
 }
 
 /// A ClusterQueue of this name.
 fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
     let sharing = (
-        a_cohort_name(),
+        a_cohort_name(scale),
         preemption(),
         fungibility(),
         a_weight(),
         prop_oneof![5 => Just(0_i64), 1 => 1_i64..40],
     );
-    let state = (
-        prop::bool::weighted(0.3),
-        prop_oneof![20 => Just(0), 1 => Just(1), 1 => Just(2)],
-    );
+    let state = prop_oneof![if scale.shared { 80 } else { 10 } => Just(0), 1 => Just(1), 1 => Just(2)];
+    let state = (prop::bool::weighted(0.3), state);
     (state, groups(scale), sharing)
         .prop_map(move |((strict, state), groups, sharing)| {
             let plain = QueueSpec {
@@ -277,8 +314,11 @@ fn a_queue(scale: Scale) -> BoxedStrategy<QueueSpec> {
 
 /// A Cohort object of this number; its parent mostly has a higher one, so that most trees are sound.
 fn a_cohort_numbered(number: usize, scale: Scale) -> BoxedStrategy<CohortSpec> {
-    let above = (number + 1..7).prop_map(|parent| (parent < 6).then(|| Name::from(format!("c{parent}"))));
-    let parent = prop_oneof![30 => above, 10 => Just(None), 1 => a_cohort_name()];
+    let above = (number + 1..=scale.cohorts).prop_map(move |parent| {
+        let is_one = parent < scale.cohorts;
+        is_one.then(|| Name::from(format!("c{parent}")))
+    });
+    let parent = prop_oneof![100 => above, 1 => a_cohort_name(scale)];
     let groups = prop_oneof![1 => Just(vec![]), 1 => groups(scale)];
     (parent, groups, a_weight())
         .prop_map(move |(parent, groups, weight)| CohortSpec {
@@ -291,7 +331,7 @@ fn a_cohort_numbered(number: usize, scale: Scale) -> BoxedStrategy<CohortSpec> {
 }
 
 fn a_cohort(scale: Scale) -> BoxedStrategy<CohortSpec> {
-    (0usize..6)
+    (0..scale.cohorts)
         .prop_flat_map(move |number| a_cohort_numbered(number, scale))
         .boxed()
 }
@@ -321,12 +361,15 @@ fn a_local_queue(scale: Scale) -> BoxedStrategy<LocalQueueSpec> {
                 message: "stopped".into(),
             }),
             drain: scale.shared && state == 2,
-            ..local_queue(&format!("l{index}"), &format!("q{queue}"))
+            ..local_queue(
+                &format!("l{index}"),
+                &format!("q{}", if scale.tight { index } else { queue }),
+            )
         })
         .boxed()
 }
 
-fn constraints() -> BoxedStrategy<Arc<Constraints>> {
+fn constraints(scale: Scale) -> BoxedStrategy<Arc<Constraints>> {
     let operators = prop_oneof![
         Just(SelectorOperator::In),
         Just(SelectorOperator::NotIn),
@@ -359,22 +402,23 @@ fn constraints() -> BoxedStrategy<Arc<Constraints>> {
                 tolerations,
             })
         });
-    prop_oneof![5 => Just(Arc::default()), 1 => some].boxed()
+    let free = if scale.tight { 50 } else { 5 };
+    prop_oneof![free => Just(Arc::default()), 1 => some].boxed()
 }
 
 /// What one pod asks for: mostly cpu, a little of it.
-fn per_pod() -> BoxedStrategy<Vec<(Name, Amount)>> {
+fn per_pod(scale: Scale) -> BoxedStrategy<Vec<(Name, Amount)>> {
     let wild = (
         prop::sample::subsequence(vec!["cpu", "gpu", "memory", "pods"], 0..3),
         prop::array::uniform4(amount()),
     );
     let wild = wild.prop_map(|(resources, amounts)| resources.into_iter().zip(amounts).collect::<Vec<_>>());
-    let some = || 1i64..4;
+    let some = || prop_oneof![3 => Just(1i64), 2 => Just(2), 1 => Just(3)];
     prop_oneof![
-        6 => some().prop_map(|cpu| vec![("cpu", cpu)]),
-        3 => (some(), some()).prop_map(|(cpu, gpu)| vec![("cpu", cpu), ("gpu", gpu)]),
-        1 => some().prop_map(|gpu| vec![("gpu", gpu)]),
-        3 => wild,
+        if scale.shared { 20 } else { 3 } => some().prop_map(|cpu| vec![("cpu", cpu)]),
+        if scale.shared { 10 } else { 3 } => (some(), some()).prop_map(|(cpu, gpu)| vec![("cpu", cpu), ("gpu", gpu)]),
+        3 => some().prop_map(|gpu| vec![("gpu", gpu)]),
+        1 => wild,
     ]
     .prop_map(|asked| {
         let asked = asked.into_iter();
@@ -384,9 +428,10 @@ fn per_pod() -> BoxedStrategy<Vec<(Name, Amount)>> {
 }
 
 fn a_pod_set(scale: Scale) -> BoxedStrategy<PodSetSpec> {
-    let count = prop_oneof![40 => 1i64..4, 4 => Just(0), 1 => Just(-1), 1 => Just(i64::MAX)];
+    let one = if scale.tight { 200 } else { 60 };
+    let count = prop_oneof![one => Just(1i64), 60 => 2i64..4, 3 => Just(0), 1 => Just(-1), 1 => Just(i64::MAX)];
     let min_count = prop::option::weighted(0.2, 1i64..3);
-    (per_pod(), count, min_count, constraints())
+    (per_pod(scale), count, min_count, constraints(scale))
         .prop_map(move |(per_pod, count, min_count, constraints)| PodSetSpec {
             name: "p".into(),
             count,
@@ -408,8 +453,8 @@ fn a_unit(scale: Scale) -> BoxedStrategy<UnitSpec> {
         -1i32..3,
         0i64..4,
         pod_sets,
-        prop::bool::weighted(0.05),
-        prop::option::weighted(0.1, 0i64..60),
+        prop::bool::weighted(0.02),
+        prop::option::weighted(0.06, 0i64..60),
     )
         .prop_map(
             |(uid, local_queue, priority, queued_at, mut pod_sets, gated, not_before)| {
@@ -506,24 +551,24 @@ pub(crate) fn an_event() -> BoxedStrategy<Event> {
 
 fn an_event_in(scale: Scale) -> BoxedStrategy<Event> {
     let local = prop_oneof![
-        2 => a_flavor(scale).prop_map(Event::SetFlavor),
+        6 => a_flavor(scale).prop_map(Event::SetFlavor),
         1 => name("f", scale.flavors).prop_map(Event::RemoveFlavor),
-        4 => a_queue(scale).prop_map(Event::SetQueue),
+        8 => a_queue(scale).prop_map(Event::SetQueue),
         1 => name("q", scale.queues).prop_map(Event::RemoveQueue),
-        3 => a_local_queue(scale).prop_map(Event::SetLocalQueue),
+        6 => a_local_queue(scale).prop_map(Event::SetLocalQueue),
         1 => (0..scale.local_queues).prop_map(|l| Event::RemoveLocalQueue(LocalQueueKey::new("team", format!("l{l}")))),
-        20 => a_unit(scale).prop_map(Event::SetWaiting),
-        3 => a_charged_unit(scale).prop_map(Event::SetCharged),
-        2 => (1..scale.units).prop_map(|uid| Event::RemoveUnit(Uid(uid))),
+        30 => a_unit(scale).prop_map(Event::SetWaiting),
+        9 => a_charged_unit(scale).prop_map(Event::SetCharged),
+        4 => (1..scale.units).prop_map(|uid| Event::RemoveUnit(Uid(uid))),
     ];
     if !scale.shared {
         return local.boxed();
     }
     prop_oneof![
-        37 => local,
-        3 => a_cohort(scale).prop_map(Event::SetCohort),
-        1 => name("c", 6).prop_map(Event::RemoveCohort),
-        1 => settings().prop_map(Event::SetSettings),
+        70 => local,
+        6 => a_cohort(scale).prop_map(Event::SetCohort),
+        1 => name("c", scale.cohorts).prop_map(Event::RemoveCohort),
+        2 => settings().prop_map(Event::SetSettings),
     ]
     .boxed()
 }
@@ -531,8 +576,8 @@ fn an_event_in(scale: Scale) -> BoxedStrategy<Event> {
 /// Units come and go, and now and then something else happens.
 pub(crate) fn a_step(scale: Scale) -> BoxedStrategy<Step> {
     let local = prop_oneof![
-        6 => an_event_in(scale).prop_map(Step::Tell),
-        20 => a_unit(scale).prop_map(|unit| Step::Tell(Event::SetWaiting(unit))),
+        if scale.tight { 2 } else { 5 } => an_event_in(scale).prop_map(Step::Tell),
+        25 => a_unit(scale).prop_map(Step::Submit),
         12 => (0i64..20).prop_map(Step::Pass),
         10 => Just(Step::Settle),
         3 => (any::<usize>(), phase(scale)).prop_map(|(which, phase)| Step::Move(which, phase)),
@@ -546,8 +591,8 @@ pub(crate) fn a_step(scale: Scale) -> BoxedStrategy<Step> {
         return local.boxed();
     }
     prop_oneof![
-        61 => local,
-        1 => (any::<usize>(), a_cohort_name()).prop_map(|(which, cohort)| Step::Join(which, cohort)),
+        90 => local,
+        1 => (any::<usize>(), a_cohort_name(scale)).prop_map(|(which, cohort)| Step::Join(which, cohort)),
         1 => any::<usize>().prop_map(Step::Drain),
     ]
     .boxed()
@@ -595,10 +640,11 @@ pub(crate) fn a_beginning(scale: Scale) -> BoxedStrategy<Vec<Event>> {
             .prop_map(move |queues| bare(scale).into_iter().chain(queues).collect())
             .boxed();
     }
-    let cohorts: Vec<_> = (0..6)
+    let cohorts: Vec<_> = (0..scale.cohorts)
         .map(|number| a_cohort_numbered(number, scale).prop_map(Event::SetCohort))
         .collect();
-    let cohorts = (cohorts, prop::collection::vec(prop::bool::weighted(0.9), 6)).prop_map(|(cohorts, exist)| {
+    let exist = prop::collection::vec(prop::bool::weighted(0.98), scale.cohorts);
+    let cohorts = (cohorts, exist).prop_map(|(cohorts, exist)| {
         let cohorts = cohorts.into_iter().zip(exist);
         cohorts
             .filter(|(_, exists)| *exists)
@@ -615,5 +661,5 @@ pub(crate) fn a_beginning(scale: Scale) -> BoxedStrategy<Vec<Event>> {
 
 /// A beginning and what happens then.
 pub(crate) fn a_history(shared: bool) -> impl Strategy<Value = (Vec<Event>, Vec<Step>)> {
-    a_scale(shared).prop_flat_map(|scale| (a_beginning(scale), prop::collection::vec(a_step(scale), 1..60)))
+    a_scale(shared).prop_flat_map(|scale| (a_beginning(scale), prop::collection::vec(a_step(scale), 1..80)))
 }

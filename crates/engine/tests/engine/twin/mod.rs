@@ -33,8 +33,8 @@ pub(crate) struct Twin {
     pub(crate) evicted: BTreeMap<Uid, Evicted>,
     /// Units that hold quota and were told to stop by a pass, for whatever reason, until they wait or are gone.
     pub(crate) stopping: BTreeSet<Uid>,
-    /// Waiting units that evicted others.
-    pub(crate) preemptors: BTreeSet<Uid>,
+    /// Waiting units that evicted others, and what they would be given; forgotten when their ClusterQueue changes.
+    pub(crate) preemptors: BTreeMap<Uid, Option<search::Assignment>>,
     /// The claims of the pass that runs, or of the last one.
     pub(crate) claims: BTreeMap<Uid, Claim>,
 }
@@ -44,6 +44,8 @@ pub(crate) struct Twin {
 pub(crate) struct Evicted {
     pub(crate) epoch: u64,
     pub(crate) by: Uid,
+    /// The priorities that both had then.
+    pub(crate) priorities: (i32, i32),
 }
 
 impl Twin {
@@ -59,9 +61,13 @@ impl Twin {
                 self.flavors.remove(&name);
             }
             Event::SetQueue(spec) => {
+                if self.queues.get(&spec.name) != Some(&spec) {
+                    self.forget_assignments(&spec.name);
+                }
                 self.queues.insert(spec.name.clone(), spec);
             }
             Event::RemoveQueue(name) => {
+                self.forget_assignments(&name);
                 self.queues.remove(&name);
             }
             Event::SetCohort(spec) => {
@@ -72,6 +78,11 @@ impl Twin {
             }
             Event::SetSettings(settings) => self.settings = settings,
             Event::SetLocalQueue(spec) => {
+                let before = self.local_queues.get(&spec.key);
+                if before.is_some_and(|before| before.queue != spec.queue) {
+                    let waiting = &self.waiting;
+                    self.preemptors.retain(|uid, _| waiting[uid].local_queue != spec.key);
+                }
                 self.local_queues.insert(spec.key.clone(), spec);
             }
             Event::RemoveLocalQueue(key) => {
@@ -92,6 +103,13 @@ impl Twin {
         self.forget_preemptors();
     }
 
+    fn forget_assignments(&mut self, queue: &Name) {
+        let of_queue: Vec<Uid> = self.order(queue).into_iter().map(|unit| unit.uid).collect();
+        for (_, assignment) in self.preemptors.iter_mut().filter(|(uid, _)| of_queue.contains(uid)) {
+            *assignment = None;
+        }
+    }
+
     fn waits(&mut self, unit: UnitSpec) {
         self.charged.remove(&unit.uid);
         self.stopping.remove(&unit.uid);
@@ -104,7 +122,7 @@ impl Twin {
     /// Whoever no longer waits, or is set aside, is no preemptor any more.
     fn forget_preemptors(&mut self) {
         let (waiting, local_queues) = (&self.waiting, &self.local_queues);
-        self.preemptors.retain(|uid| {
+        self.preemptors.retain(|uid, _| {
             let unit = waiting.get(uid).filter(|unit| unit.gate.is_none());
             let local_queue = unit.and_then(|unit| local_queues.get(&unit.local_queue));
             local_queue.is_some_and(|spec| spec.blocked.is_none())
@@ -123,7 +141,9 @@ impl Twin {
             Event::SetSettings(settings) => self.settings != *settings,
             Event::SetLocalQueue(spec) => self.local_queues.get(&spec.key) != Some(spec),
             Event::RemoveLocalQueue(key) => self.local_queues.contains_key(key),
-            Event::SetWaiting(unit) if self.charged.contains_key(&unit.uid) => !self.stopping.contains(&unit.uid),
+            Event::SetWaiting(unit) if self.charged.contains_key(&unit.uid) => {
+                !self.stopping.contains(&unit.uid) && self.charged[&unit.uid].phase != Phase::Assumed
+            }
             Event::SetWaiting(unit) => self.waiting.get(&unit.uid) != Some(unit),
             Event::SetCharged(unit) => {
                 let known = self.charged.get(&unit.uid);

@@ -121,8 +121,9 @@ impl Twin {
         if spec.strategy == Strategy::StrictFifo {
             units.truncate(1);
         } else {
-            let (preemptors, rest): (Vec<_>, Vec<_>) =
-                units.into_iter().partition(|unit| self.preemptors.contains(&unit.uid));
+            let (preemptors, rest): (Vec<_>, Vec<_>) = units
+                .into_iter()
+                .partition(|unit| self.preemptors.contains_key(&unit.uid));
             units = preemptors.into_iter().chain(rest).collect();
         }
         units.retain(|unit| !self.claims.contains_key(&unit.uid));
@@ -134,7 +135,8 @@ impl Twin {
                 spec,
                 unit: &unit,
             };
-            let (outcome, found) = match self.outcome(&planned, asking) {
+            let kept = self.kept(&planned, asking);
+            let (outcome, found) = match kept.or_else(|| self.outcome(&planned, asking)) {
                 Some(found) if found.victims.is_empty() => (Claimed::Fits, found),
                 Some(found) => (Claimed::Preempts, found),
                 None => (Claimed::Reserves, self.reserve(&planned, asking)?),
@@ -147,6 +149,26 @@ impl Twin {
                 found,
                 needs,
             })
+        })
+    }
+
+    /// What a preemptor evicted others for, if it fits now.
+    fn kept(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
+        let assignment = self.preemptors.get(&asking.unit.uid)?.clone()?;
+        let usable = asking
+            .unit
+            .pod_sets
+            .iter()
+            .zip(&assignment)
+            .all(|(pod_set, (_, given))| {
+                let mut flavors = given.values().map(|(flavor, _)| flavor);
+                flavors.all(|flavor| self.may_use(flavor, &pod_set.constraints))
+            });
+        let needs = needs_of(&assignment);
+        (usable && planned.fits(asking.queue, &needs)).then(|| Found {
+            level: planned.greatest_level(asking.queue, &needs),
+            assignment,
+            victims: vec![],
         })
     }
 
@@ -169,7 +191,16 @@ impl Twin {
 
     /// Takes out the nominee whose turn it is.
     fn take_next(&self, forest: &Forest, nominees: &mut Vec<Nominee>) -> Option<Nominee> {
-        let first = if self.settings.fair_sharing.is_some() {
+        let is_preemptor = |nominee: &&Nominee| self.preemptors.contains_key(&nominee.unit.uid);
+        let preemptor = nominees
+            .iter()
+            .filter(is_preemptor)
+            .min_by_key(|nominee| turn(&nominee.unit));
+        let first = if let Some(preemptor) = preemptor {
+            nominees
+                .iter()
+                .position(|nominee| nominee.unit.uid == preemptor.unit.uid)?
+        } else if self.settings.fair_sharing.is_some() {
             self.winner(forest, nominees)?
         } else {
             let order = |nominee: &Nominee| (nominee.found.level, turn(&nominee.unit));
@@ -189,26 +220,7 @@ impl Twin {
         };
         let roots = nominees.iter().map(|nominee| forest.root(nominee.queue));
         let root = roots.min_by_key(|root| first_queue(*root))?;
-        self.winner_below(forest, root, nominees, &self.planned(forest))
-    }
-
-    fn winner_below(&self, forest: &Forest, n: At, nominees: &[Nominee], planned: &Book<'_>) -> Option<usize> {
-        if forest.member(n).is_queue {
-            return nominees.iter().position(|nominee| nominee.queue == n);
-        }
-        let members = forest.children(n).iter().filter_map(|child| {
-            let place = self.winner_below(forest, *child, nominees, planned)?;
-            Some((*child, place))
-        });
-        let rank = |(child, place): &(At, usize)| -> (bool, Share, (i64, i64, u128)) {
-            let Nominee { queue, unit, needs, .. } = &nominees[*place];
-            let borrows = needs.iter().any(|(cell, need)| {
-                let left = planned.left_at(*child, *queue, cell, *need);
-                planned.borrows(*child, cell, left)
-            });
-            (borrows, planned.with(*queue, needs).share(*child), turn(unit))
-        };
-        members.min_by_key(rank).map(|(_, place)| place)
+        winner_below(forest, root, nominees, &self.planned(forest))
     }
 
     fn take(&mut self, forest: &Forest, nominee: &Nominee, evicted: &mut BTreeSet<Uid>, actions: &mut Vec<Action>) {
@@ -243,9 +255,12 @@ impl Twin {
                     actions.push(self.evict(victim.uid, EvictionCause::Preempted { by, queue, reason }));
                     evicted.insert(victim.uid);
                     let epoch = self.epoch;
-                    self.evicted.insert(victim.uid, Evicted { epoch, by });
+                    let priorities = (self.charged[&victim.uid].priority, nominee.unit.priority);
+                    let evicted = Evicted { epoch, by, priorities };
+                    self.evicted.insert(victim.uid, evicted);
                 }
-                self.preemptors.insert(nominee.unit.uid);
+                let assignment = Some(nominee.found.assignment.clone());
+                self.preemptors.insert(nominee.unit.uid, assignment);
             }
             Claimed::Reserves => {}
         }
@@ -304,4 +319,24 @@ impl Twin {
             pod_sets,
         }
     }
+}
+
+/// Who wins below a node, by place among the nominees.
+fn winner_below(forest: &Forest, n: At, nominees: &[Nominee], planned: &Book<'_>) -> Option<usize> {
+    if forest.member(n).is_queue {
+        return nominees.iter().position(|nominee| nominee.queue == n);
+    }
+    let members = forest.children(n).iter().filter_map(|child| {
+        let place = winner_below(forest, *child, nominees, planned)?;
+        Some((*child, place))
+    });
+    let rank = |(child, place): &(At, usize)| -> (bool, Share, (i64, i64, u128)) {
+        let Nominee { queue, unit, needs, .. } = &nominees[*place];
+        let borrows = needs.iter().any(|(cell, need)| {
+            let left = planned.left_at(*child, *queue, cell, *need);
+            planned.borrows(*child, cell, left)
+        });
+        (borrows, planned.with(*queue, needs).share(*child), turn(unit))
+    };
+    members.min_by_key(rank).map(|(_, place)| place)
 }

@@ -148,6 +148,7 @@ impl Twin {
     }
 
     /// The best flavor of those looked at.
+    #[allow(clippy::too_many_arguments, reason = "the search as the rules tell it, in one place")]
     fn look(
         &self,
         planned: &Book<'_>,

@@ -374,10 +374,6 @@ impl Share {
     pub(crate) fn is_infinite(self) -> bool {
         matches!(self, Self::Infinite)
     }
-
-    pub(crate) fn is_nothing(self) -> bool {
-        matches!(self, Self::Finite { over: 0, .. })
-    }
 }
 
 impl Ord for Share {

@@ -99,7 +99,10 @@ impl Preemptor<'_> {
     /// Who holds something lacking and may be evicted at all, the first to be evicted first.
     fn may_be_evicted(&self) -> Vec<Candidate> {
         let twin = self.twin;
-        let evicted_me = twin.evicted.get(&self.unit.uid).map(|evicted| evicted.by);
+        let evicted_me = |unit: &ChargedUnit| {
+            let last = twin.evicted.get(&self.unit.uid);
+            last.is_some_and(|last| last.by == unit.uid && last.priorities == (self.unit.priority, unit.priority))
+        };
         let mut candidates = vec![];
         for unit in twin.charged.values().filter(|unit| unit.phase == Phase::Admitted) {
             let Some(queue) = self.planned.forest.queue(&unit.queue) else {
@@ -109,8 +112,8 @@ impl Preemptor<'_> {
             let holds_lacking = self.lacking.keys().any(|cell| holds.contains_key(cell));
             let was_evicted = twin.evicted.get(&unit.uid).is_some_and(|last| last.epoch == twin.epoch);
             let min_run = twin.queues[&unit.queue].extras.min_run_ms;
-            let has_run = twin.now >= unit.reserved_at.0.saturating_add(min_run);
-            if holds_lacking && !was_evicted && evicted_me != Some(unit.uid) && has_run {
+            let has_run = min_run <= 0 || twin.now >= unit.reserved_at.0.saturating_add(min_run);
+            if holds_lacking && !was_evicted && !evicted_me(unit) && has_run {
                 candidates.push(Candidate {
                     uid: unit.uid,
                     queue,
@@ -298,15 +301,14 @@ impl Preemptor<'_> {
     }
 
     /// The ClusterQueue whose turn it is to give a victim: from the root down, at each cohort the member with the
-    /// greatest share. Candidates count only if every member on the way down to them is of the preemptor's own side
-    /// or has a share above nothing.
+    /// greatest share. Candidates count only if every node on the way down to them from the common ancestor still borrows
+    /// a lacking cell.
     fn choose(&self, book: &Book<'_>, left: &[Candidate]) -> Option<At> {
         let forest = book.forest;
         let root = forest.root(self.queue);
-        let may_give = |n: At| forest.is_under(self.queue, n) || !book.share(n).is_nothing();
         let mut reachable: Vec<&Candidate> = left
             .iter()
-            .filter(|candidate| forest.way_below(candidate.queue, root).into_iter().all(may_give))
+            .filter(|candidate| candidate.queue == self.queue || self.all_borrow(book, candidate.queue))
             .collect();
         reachable.sort_by_key(|candidate| candidate.key());
         let mut n = root;
