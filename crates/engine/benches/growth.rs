@@ -2,19 +2,17 @@
 //!
 //! `cargo bench -p sluice-engine --bench growth`
 
-#![allow(
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "a benchmark reads the clock and prints"
-)]
+#![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(missing_docs, clippy::expect_used, reason = "a broken benchmark should stop")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluice_engine::{
     Amount, Constraints, Engine, Event, FlavorQuota, FlavorSpec, LocalQueueKey, LocalQueueSpec, PodSetSpec, QueueSpec,
     ResourceGroup, Time, Uid, UnitSpec,
 };
+
+mod results;
 
 const SHAPES: u128 = 10;
 const ROUNDS: u32 = 10_000;
@@ -36,8 +34,11 @@ fn main() {
         many.1.as_secs_f64() / few.1.as_secs_f64(),
         few.0
     );
+    let ratio = many.1.as_secs_f64() / few.1.as_secs_f64();
+    results::append("engine-growth", &[("ratio_1e6_1e3", format!("{ratio:.2}"))]);
     if let Some(bytes) = weigh(1_000_000) {
         println!("a waiting unit weighs {bytes} bytes, of 1000000");
+        results::append("engine-memory", &[("bytes_per_unit", bytes.to_string())]);
     }
 }
 
@@ -54,12 +55,13 @@ fn measure(waiting: u128) -> Duration {
     }
     let mut running: std::collections::VecDeque<Uid> = admitted(&mut engine).collect();
     let mut spent = Duration::ZERO;
+    let reading = results::cost_of_reading();
     for _ in 0..ROUNDS {
         let done = running.pop_front().expect("units run");
-        let start = Instant::now();
+        let start = results::cpu_time();
         engine.apply(Event::RemoveUnit(done));
         running.extend(admitted(&mut engine));
-        spent += start.elapsed();
+        spent += results::cpu_time().saturating_sub(start).saturating_sub(reading);
         submit(&mut engine);
         assert!(admitted(&mut engine).next().is_none(), "the queue is full");
         let _ = engine.take_changed();

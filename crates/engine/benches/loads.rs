@@ -1,6 +1,6 @@
 //! Kueue's two published loads, run to completion in simulated time.
 //!
-//! `cargo bench -p sluice-engine --bench loads`
+//! `cargo bench -p sluice-engine --bench loads [-- engine-baseline]`
 //!
 //! A unit ends its run time after its admission, a write takes no time, an evicted unit waits again at once and starts
 //! anew. A decision is one admission or eviction returned by a pass; its cost is CPU time in `apply` and `pass`, all
@@ -73,7 +73,11 @@ fn main() {
             ],
         },
     ];
-    for load in &loads {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
+    for load in loads
+        .iter()
+        .filter(|load| wanted.is_empty() || wanted.iter().any(|name| name == load.name))
+    {
         for preemption in [false, true] {
             report(load, preemption, &run(load, preemption));
         }

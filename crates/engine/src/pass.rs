@@ -452,16 +452,21 @@ impl Engine {
     /// Takes the nominees one by one in the order that the rules say.
     fn take_all(&mut self, nominees: Vec<Nominee>, course: &mut Course) {
         // Room that was made for somebody is that unit's, whoever else would come first.
-        let (mut preemptors, mut nominees): (Vec<Nominee>, Vec<Nominee>) =
+        let (mut preemptors, nominees): (Vec<Nominee>, Vec<Nominee>) =
             nominees.into_iter().partition(|nominee| self.is_preemptor(nominee));
         preemptors.sort_unstable_by_key(|nominee| nominee.turn);
         for nominee in preemptors {
             self.take(&nominee, course);
         }
         if self.settings.fair_sharing.is_none() {
-            nominees.sort_unstable_by_key(|nominee| (nominee.found.level, nominee.turn));
-            for nominee in nominees {
-                self.take(&nominee, course);
+            // What is sorted is small; the nominees themselves are not.
+            let keys = nominees.iter().enumerate();
+            let mut order: Vec<(u32, Turn, usize)> = keys
+                .map(|(index, nominee)| (nominee.found.level, nominee.turn, index))
+                .collect();
+            order.sort_unstable();
+            for (_, _, index) in order {
+                self.take(&nominees[index], course);
             }
             return;
         }

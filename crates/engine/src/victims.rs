@@ -124,11 +124,12 @@ impl Ground<'_> {
             return self.fair_hunt(asker, needs, rules);
         }
         let lacking = self.lacking(asker.node, needs);
-        let mut found = self.candidates(asker, needs, &lacking);
+        let others = self.reclaims(asker, needs, &lacking);
+        let mut found = self.candidates(asker, needs, &lacking, others);
         found.sort_unstable_by_key(|candidate| (candidate.right.group(), candidate.rank));
         let mut hunt = Hunt {
             within_reach: self.within_reach(&lacking, found.iter().map(|candidate| candidate.rank.unit)),
-            others: self.reclaims(asker, needs, &lacking),
+            others,
             ..Hunt::default()
         };
         for borrowing in self.attempts(asker, &lacking, &found).iter().copied() {
@@ -174,7 +175,8 @@ impl Ground<'_> {
             .filter_map(|(cell, amount)| Some((self.tree.find(*cell)?, amount.wide())))
     }
 
-    /// Whether units of other ClusterQueues may become candidates while `asker` and those above it use what they do.
+    /// Whether units of other ClusterQueues may be of use while `asker` and those above it use what they do. If not, none of
+    /// them is hierarchical, none may be evicted by priority while borrowing, and an attempt without borrowing is not made.
     fn reclaims(&self, asker: &Asker, needs: &[(Slot, i128)], lacking: &[Slot]) -> bool {
         asker.policy.reclaim != Reclaim::Never
             && (asker.policy.borrow_within_cohort.is_some()
@@ -208,7 +210,8 @@ impl Ground<'_> {
         lacking.iter().any(|slot| self.tree.state(node, *slot).borrows_with(0))
     }
 
-    fn candidates(&self, asker: &Asker, needs: &[(Slot, i128)], lacking: &[Slot]) -> Vec<Candidate> {
+    /// All candidates that an attempt could use: without `others` those of other ClusterQueues are of no use.
+    fn candidates(&self, asker: &Asker, needs: &[(Slot, i128)], lacking: &[Slot], others: bool) -> Vec<Candidate> {
         let cells: Vec<CellId> = lacking.iter().map(|slot| self.tree.cell_of(*slot)).collect();
         let mut found = Vec::new();
         if asker.policy.within_queue != WithinQueue::Never {
@@ -221,7 +224,7 @@ impl Ground<'_> {
                 });
             }
         }
-        if asker.policy.reclaim == Reclaim::Never {
+        if !others {
             return found;
         }
         let path: Vec<NodeId> = self.tree.path(asker.node).collect();
