@@ -1,6 +1,6 @@
 # Every habit is a target. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench-admission control-plane build fmt lint tidy crds
+.PHONY: help demo test bench-admission control-plane build fmt lint tidy crds bench soak
 
 CARGO ?= cargo
 
@@ -19,6 +19,13 @@ bench-admission: tools port control-plane ## Admission against the bare API serv
 	@echo "bench-admission: building Sluice" >&2
 	@$(CARGO) build --workspace --release --bins
 	@SLUICE_TESTKIT_BUILT=1 RUST_LIB_BACKTRACE=0 target/release/bench-admission
+
+bench: tools ## The engine's benchmarks; append to target/bench/results.jsonl
+	@$(CARGO) bench -p sluice-engine --benches
+
+soak: tools ## Compares the engine with its naive twin in random worlds for hours: make soak [SEED=n] [WORLDS=n]
+	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "soak: seed=$$seed"; \
+	PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$${WORLDS:-500000} $(CARGO) test -p sluice-engine --test engine random
 
 control-plane: tools ## Builds etcd, Kubernetes, kwok and helm under target/, once
 	@tests/control-plane/build.sh target/control-plane

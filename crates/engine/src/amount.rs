@@ -2,14 +2,24 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// An amount of one resource, counted in the smallest unit the engine knows of it.
 ///
 /// The unit is thousandths for `cpu` and whole units for everything else (bytes, devices, pods). An amount is
 /// never negative and arithmetic on it saturates: a sum that would not fit is [`Amount::MAX`], which no smaller
 /// quota holds. Inside the engine sums of amounts are kept wider than this type, so that taking away what was
 /// added always leads back to the same number; only what is reported saturates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "i64")]
 pub struct Amount(i64);
+
+impl From<i64> for Amount {
+    /// See [`Amount::new`].
+    fn from(units: i64) -> Self {
+        Self::new(units)
+    }
+}
 
 impl Amount {
     /// Nothing.

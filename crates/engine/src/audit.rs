@@ -8,8 +8,8 @@ use crate::assign::Plan;
 use crate::engine::Engine;
 use crate::ids::{LocalQueueKey, Name, Uid};
 use crate::local_queue::LocalQueueId;
+use crate::nominate::least;
 use crate::parking::ClassKey;
-use crate::pass::least;
 use crate::queue::{Queue, QueueId};
 use crate::quota::Books;
 use crate::ranked::Turn;
@@ -251,7 +251,7 @@ impl Engine {
 
     fn audit_parking(&self, id: QueueId, queue: &Queue, tree: &mut Tree, real: &Tree) -> Result<(), AuditError> {
         for (key, class) in queue.parking.iter() {
-            let (Some(stuck), Some(head)) = (&class.parked, class.units.first()) else {
+            let (Some(stuck), Some(head)) = (class.parked(), class.units.first()) else {
                 continue;
             };
             if !real.watches.is_watched((id, key), &stuck.wakes) {

@@ -132,11 +132,19 @@ impl Engine {
             let Some(queue) = self.queues.get_mut(*queue_id) else {
                 continue;
             };
-            let Some(stuck) = queue.parking.wake(*class) else {
+            let Some(known) = queue.parking.class(*class) else {
                 continue;
             };
-            if let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+            let parked = known.parked().is_some();
+            if known.stuck.as_ref().is_some_and(|stuck| stuck.wakes.is_room_alone()) {
+                queue.parking.stir(*class);
+            } else if let Some(stuck) = queue.parking.wake(*class)
+                && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
+            {
                 tree.watches.remove((*queue_id, *class), &stuck.wakes);
+            }
+            if !parked {
+                continue;
             }
             self.counters.wakes += 1;
             self.dirty.insert(*queue_id);

@@ -6,12 +6,12 @@ use crate::engine::Engine;
 use crate::fairness;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::LocalQueue;
-use crate::pass::least;
+use crate::nominate::least;
 use crate::queue::{Queue, QueueId};
 use crate::quota::{Books, CellId};
 use crate::ranked::Turn;
 use crate::report::{QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting};
-use crate::spec::{Blocked, Gate, Inactive};
+use crate::spec::{Blocked, Gate, Inactive, Quota};
 use crate::tree::{Book, NodeId, Slot, Tree, TreeId};
 use crate::units::{Standing, Unit, UnitId, WaitingUnit};
 
@@ -83,14 +83,25 @@ impl Engine {
             local_queue: local_queue.key.clone(),
             queue: queue.map(|queue| queue.name.clone()),
             position: queue.map(|queue| queue.order.rank(&turn)),
+            ahead: queue.map_or_else(Vec::new, |queue| {
+                let ahead = queue.order.iter().take_while(|other| *other < turn);
+                ahead.take(Waiting::AHEAD).map(|other| other.uid).collect()
+            }),
             reason: reason.unwrap_or(WaitReason::Pending),
+            earliest_start: None,
         };
         if let (true, Some(queue)) = (is_stuck, queue_id) {
-            told.reason = self
-                .lack(queue, turn)
-                .unwrap_or_else(|| self.just_waits_for_quota(waiting));
+            let lack = self.lack(queue, turn);
+            let (reason, earliest_start) = lack.unwrap_or_else(|| (self.just_waits_for_quota(waiting), None));
+            told.reason = reason;
+            told.earliest_start = earliest_start;
         }
         Some(told)
+    }
+
+    /// The kind of reason why a unit waits, which costs nothing to know; none if it does not wait.
+    pub fn wait_kind(&self, uid: Uid) -> Option<WaitKind> {
+        self.kind_of(self.units.find(uid)?)
     }
 
     /// What a ClusterQueue holds and who waits in it; none if it does not exist.
@@ -201,7 +212,7 @@ impl Engine {
         }
         let key = self.class_of(unit.uid, waiting);
         let class = queue.parking.class(key)?;
-        Some(match (&class.parked, queue.claims.get(&waiting.turn(unit.uid, id))) {
+        Some(match (class.parked(), queue.claims.get(&waiting.turn(unit.uid, id))) {
             (Some(parked), _) => Cause::Stuck(parked.kind),
             (None, Some(claim)) if claim.reserve => Cause::Stuck(WaitKind::WaitingForQuota),
             (None, Some(_)) => Cause::Claims,
@@ -219,8 +230,9 @@ impl Engine {
         }
     }
 
-    /// What a unit lacks that has no outcome, with the claims of others in the books; none if it has one.
-    fn lack(&self, id: QueueId, turn: Turn) -> Option<WaitReason> {
+    /// What a unit lacks that has no outcome, with the claims of others in the books, and until when at least; none if it
+    /// has one.
+    fn lack(&self, id: QueueId, turn: Turn) -> Option<(WaitReason, Option<Time>)> {
         let class = self.class_of_unit(turn.unit)?;
         let shape = self.shapes.get(class.shape);
         // With a minimum it waits for what the fewest pods need.
@@ -247,10 +259,11 @@ impl Engine {
             resource,
         }) = plan.hopeless()
         {
-            return Some(WaitReason::ResourceNotCovered {
+            let reason = WaitReason::ResourceNotCovered {
                 pod_set: pod_set(*index),
                 resource: resource.clone(),
-            });
+            };
+            return Some((reason, None));
         }
         let mut tree = tree.with_usage();
         self.add_claims(&mut tree, tree_id, turn);
@@ -272,7 +285,7 @@ impl Engine {
             Some((self.cells.flavors.name(choice.flavor).clone(), mismatch))
         });
         let mismatches = mismatches.collect();
-        Some(match plan.hopeless() {
+        let reason = match plan.hopeless() {
             Some(Hopeless::NoFlavor) => WaitReason::NoMatchingFlavor { pod_set, mismatches },
             Some(_) => WaitReason::ExceedsMaxQuota {
                 pod_set,
@@ -284,7 +297,14 @@ impl Engine {
                 shortages: self.shortages(ask, &taken, tree, node, available),
                 mismatches,
             },
-        })
+        };
+        let mut later = tree.with_usage();
+        let earliest_start = plan
+            .hopeless()
+            .is_none()
+            .then(|| self.earliest_start(&mut later, id, turn, class, &plan))
+            .flatten();
+        Some((reason, earliest_start))
     }
 
     /// Adds the claims of all units of a tree but one to `tree`, a copy of it.
@@ -363,22 +383,25 @@ impl Engine {
         let active = |id: &UnitId| {
             self.units.waiting(*id).is_some_and(|(_, waiting)| {
                 let class = self.class_of_unit(*id).and_then(|class| queue.parking.class(class));
-                waiting.standing == Standing::Ready && class.is_some_and(|class| class.parked.is_none())
+                waiting.standing == Standing::Ready && class.is_some_and(|class| class.parked().is_none())
             })
         };
         self.units.list(local_queue.first_waiting).filter(active).count()
     }
 
     /// What `books` say of each cell that `queue` has quota for, then of others in use, by name.
-    fn usage(&self, queue: Option<&Queue>, books: &Books, with_nominal: bool) -> Vec<Usage> {
+    fn usage(&self, queue: Option<&Queue>, books: &Books, with_quota: bool) -> Vec<Usage> {
         let quotas = queue.map_or(&[][..], |queue| &queue.quotas);
-        let usage = |cell: CellId, nominal: Option<Amount>| {
+        let usage = |cell: CellId, quota: Option<Quota>| {
             let (flavor, resource) = self.cells.names(cell);
             let sums = books.sums(cell);
+            let quota = quota.filter(|_| with_quota);
             Usage {
                 flavor: flavor.clone(),
                 resource: resource.clone(),
-                nominal: nominal.filter(|_| with_nominal),
+                nominal: quota.map(|quota| quota.nominal),
+                borrowing_limit: quota.and_then(|quota| quota.borrowing_limit),
+                lending_limit: quota.and_then(|quota| quota.lending_limit),
                 reserved: Amount::from_wide(sums.reserved),
                 admitted: Amount::from_wide(sums.admitted),
             }
@@ -392,7 +415,7 @@ impl Engine {
         others.sort_unstable_by(|one, other| (&one.flavor, &one.resource).cmp(&(&other.flavor, &other.resource)));
         quotas
             .iter()
-            .map(|(cell, quota)| usage(*cell, Some(quota.nominal)))
+            .map(|(cell, quota)| usage(*cell, Some(*quota)))
             .chain(others)
             .collect()
     }

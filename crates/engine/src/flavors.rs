@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::Name;
 
 /// A ResourceFlavor as it is now: a kind of node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlavorSpec {
     /// Its name.
     pub name: Name,
@@ -22,7 +24,7 @@ pub struct FlavorSpec {
 }
 
 /// A node taint.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Taint {
     /// Its key.
     pub key: String,
@@ -42,7 +44,7 @@ impl fmt::Display for Taint {
 }
 
 /// What a taint does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Effect {
     /// Keeps new pods away.
     NoSchedule,
@@ -63,7 +65,7 @@ impl fmt::Display for Effect {
 }
 
 /// A pod's (or flavor's) toleration of taints.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Toleration {
     /// The key of the taints tolerated; none (or empty) means every key.
     pub key: Option<String>,
@@ -76,7 +78,7 @@ pub struct Toleration {
 }
 
 /// How a toleration compares values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// Any value.
     Exists,
@@ -98,7 +100,7 @@ impl Toleration {
 }
 
 /// Where the pods of a pod set may run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Constraints {
     /// Labels that a node must have, with these values.
     pub node_selector: BTreeMap<String, String>,
@@ -109,14 +111,14 @@ pub struct Constraints {
 }
 
 /// Expressions that a node must match all of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeSelectorTerm {
     /// The expressions on labels. A term without any says nothing about labels.
     pub match_expressions: Vec<NodeSelectorRequirement>,
 }
 
 /// One expression on one label.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeSelectorRequirement {
     /// The label.
     pub key: String,
@@ -127,7 +129,7 @@ pub struct NodeSelectorRequirement {
 }
 
 /// How a label is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SelectorOperator {
     /// Its value is one of those given.
     In,

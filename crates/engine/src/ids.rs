@@ -1,13 +1,17 @@
 //! Names, identities and instants: how the engine speaks of things outside it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A name as the API writes it (a queue, flavor, resource, namespace): cheap to copy.
 pub type Name = Arc<str>;
 
 /// An instant, in milliseconds since the Unix epoch. The engine never asks for it: it is always an argument.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Time(pub i64);
 
 /// The identity of a unit: the 128 bits of its object's UUID.
@@ -33,8 +37,23 @@ impl fmt::Display for Uid {
     }
 }
 
+impl Serialize for Uid {
+    /// As the UUID's text: not every reader of JSON knows numbers of 128 bits.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digits = <Cow<'_, str>>::deserialize(deserializer)?.replace('-', "");
+        let number = u128::from_str_radix(&digits, 16);
+        number.map(Self).map_err(D::Error::custom)
+    }
+}
+
 /// Which LocalQueue: its namespace and its name in it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LocalQueueKey {
     /// The namespace that the LocalQueue lives in.
     pub namespace: Name,

@@ -73,6 +73,7 @@ mod audit;
 mod books;
 
 mod engine;
+mod estimate;
 mod explain;
 mod fairness;
 mod flavors;
@@ -81,7 +82,10 @@ mod ids;
 mod interner;
 
 mod local_queue;
+mod log;
 mod memory;
+mod nominate;
+mod overview;
 mod parking;
 mod pass;
 mod queue;
@@ -92,6 +96,7 @@ mod search;
 mod sentences;
 mod shapes;
 mod spec;
+mod take;
 mod tree;
 mod units;
 mod victims;
@@ -108,6 +113,8 @@ pub use flavors::{
     Toleration, TolerationOperator,
 };
 pub use ids::{LocalQueueKey, Name, Time, Uid};
+pub use log::{Divergence, Step};
+pub use overview::{CohortReport, CohortUsage};
 pub use report::{
     Action, Admission, Changed, Counters, Eviction, EvictionCause, Pass, PodSetAssignment, PreemptionReason,
     QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting,

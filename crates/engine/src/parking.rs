@@ -32,10 +32,19 @@ pub(crate) struct Class {
     pub(crate) units: Ranked,
     /// The shape resolved for this queue; made when first examined, forgotten when queue or flavors change.
     pub(crate) plan: Option<Plan>,
-    /// Where it is stuck and what ends its parking; none while it is active.
-    pub(crate) parked: Option<Stuck>,
+    /// Where it was found stuck and what ends that; none while it has not been examined.
+    pub(crate) stuck: Option<Stuck>,
+    /// There was room for it since: it is active again, and still watched for.
+    pub(crate) stirred: bool,
     /// Why its units were last found to wait.
     pub(crate) kind: Option<WaitKind>,
+}
+
+impl Class {
+    /// What it is parked for, if it is.
+    pub(crate) fn parked(&self) -> Option<&Stuck> {
+        self.stuck.as_ref().filter(|_| !self.stirred)
+    }
 }
 
 /// The classes of a queue.
@@ -54,7 +63,7 @@ impl Parking {
     /// Adds a unit that may be considered. Joining a parked class it is parked too. True if it is the first of a parked class now.
     pub(crate) fn insert(&mut self, key: ClassKey, turn: Turn) -> bool {
         let class = self.classes.entry(key).or_default();
-        let parked = class.parked.is_some();
+        let parked = class.parked().is_some();
         let heads = if parked { &mut self.parked } else { &mut self.active };
         let before = class.units.first();
         if !class.units.insert(turn) {
@@ -72,14 +81,14 @@ impl Parking {
         parked && first
     }
 
-    /// Takes a unit away; the last one takes its class along. Returns what the class was parked for, if it is gone.
+    /// Takes a unit away; the last one takes its class along. Returns what was watched for the class, if it is gone.
     pub(crate) fn remove(&mut self, key: ClassKey, turn: &Turn) -> Option<Stuck> {
         let class = self.classes.get_mut(&key)?;
         if !class.units.remove(turn) {
             return None;
         }
         self.units -= 1;
-        let parked = class.parked.is_some();
+        let parked = class.parked().is_some();
         let heads = if parked { &mut self.parked } else { &mut self.active };
         if heads.remove(turn).is_some()
             && let Some(head) = class.units.first()
@@ -90,7 +99,7 @@ impl Parking {
             self.active_units -= 1;
         }
         if class.units.is_empty() {
-            return self.classes.remove(&key).and_then(|class| class.parked);
+            return self.classes.remove(&key).and_then(|class| class.stuck);
         }
         None
     }
@@ -114,38 +123,63 @@ impl Parking {
         let Some(class) = self.classes.get_mut(&key) else {
             return false;
         };
-        if let Some(head) = class.units.first() {
-            self.active.remove(&head);
-            self.parked.insert(head, key);
-        }
-        self.active_units -= class.units.len();
-        class.parked = Some(stuck);
-        class.kind.replace(kind) != Some(kind)
+        class.stuck = Some(stuck);
+        class.stirred = true;
+        let changed = class.kind.replace(kind) != Some(kind);
+        self.unstir(key);
+        changed
     }
 
-    /// Makes a parked class active again; returns what it was parked for.
-    pub(crate) fn wake(&mut self, key: ClassKey) -> Option<Stuck> {
-        let class = self.classes.get_mut(&key)?;
-        let stuck = class.parked.take()?;
+    /// Makes a parked class active, as one for which there is room now. True if it was parked.
+    pub(crate) fn stir(&mut self, key: ClassKey) -> bool {
+        let Some(class) = self.classes.get_mut(&key) else {
+            return false;
+        };
+        if class.parked().is_none() {
+            return false;
+        }
+        class.stirred = true;
         if let Some(head) = class.units.first() {
             self.parked.remove(&head);
             self.active.insert(head, key);
         }
         self.active_units += class.units.len();
-        Some(stuck)
+        true
     }
 
-    /// Wakes every class and forgets how shapes were resolved; returns what each parked one was parked for.
+    /// Parks a stirred class again: the room is gone.
+    pub(crate) fn unstir(&mut self, key: ClassKey) {
+        let Some(class) = self.classes.get_mut(&key) else {
+            return;
+        };
+        class.stirred = false;
+        if let Some(head) = class.units.first() {
+            self.active.remove(&head);
+            self.parked.insert(head, key);
+        }
+        self.active_units -= class.units.len();
+    }
+
+    /// Makes a class active that is to be examined whatever it was stuck at; returns what was watched for it.
+    pub(crate) fn wake(&mut self, key: ClassKey) -> Option<Stuck> {
+        self.stir(key);
+        let class = self.classes.get_mut(&key)?;
+        class.stirred = false;
+        class.stuck.take()
+    }
+
+    /// Wakes every class and forgets how shapes were resolved; returns what was watched for each.
     pub(crate) fn reset(&mut self) -> Vec<(ClassKey, Stuck)> {
         let mut woken = Vec::new();
         self.active.append(&mut self.parked);
         for key in self.active.values() {
             if let Some(class) = self.classes.get_mut(key) {
                 class.plan = None;
-                if let Some(stuck) = class.parked.take() {
+                if class.parked().is_some() {
                     self.active_units += class.units.len();
-                    woken.push((*key, stuck));
                 }
+                class.stirred = false;
+                woken.extend(class.stuck.take().map(|stuck| (*key, stuck)));
             }
         }
         woken
@@ -181,7 +215,7 @@ impl Parking {
             let of_kind = self
                 .classes
                 .iter()
-                .filter(move |(_, class)| class.parked.is_some() == parked);
+                .filter(move |(_, class)| class.parked().is_some() == parked);
             of_kind
                 .filter_map(|(key, class)| Some((class.units.first()?, *key)))
                 .collect::<BTreeMap<_, _>>()
@@ -189,7 +223,7 @@ impl Parking {
         let active_units: usize = self
             .classes
             .values()
-            .filter(|class| class.parked.is_none())
+            .filter(|class| class.parked().is_none())
             .map(|class| class.units.len())
             .sum();
         heads(false) == self.active

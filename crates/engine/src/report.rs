@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::amount::Amount;
 use crate::flavors::Mismatch;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
@@ -19,7 +21,7 @@ pub struct Pass {
 
 /// One decision.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// A waiting unit gets quota: it is charged from now on ([`crate::Phase::Assumed`]) until an event says otherwise.
     Admit(Admission),
@@ -29,7 +31,7 @@ pub enum Action {
 }
 
 /// Who is evicted and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     /// The unit.
     pub uid: Uid,
@@ -40,7 +42,7 @@ pub struct Eviction {
 }
 
 /// Why a unit is evicted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EvictionCause {
     /// To make room.
     Preempted {
@@ -62,7 +64,7 @@ pub enum EvictionCause {
 }
 
 /// By which right a unit evicts another: the words of Kueue's `Preempted` condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PreemptionReason {
     /// Priority within the ClusterQueue.
     InClusterQueue,
@@ -87,7 +89,7 @@ impl PreemptionReason {
 }
 
 /// How a unit is admitted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
     /// The unit.
     pub uid: Uid,
@@ -100,7 +102,7 @@ pub struct Admission {
 }
 
 /// What one pod set is given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodSetAssignment {
     /// The pod set.
     pub name: Name,
@@ -123,8 +125,18 @@ pub struct Waiting {
     pub queue: Option<Name>,
     /// How many units of that ClusterQueue are ahead of it in queue order, those set aside included.
     pub position: Option<usize>,
+    /// The first units of that ClusterQueue that are ahead of it, in queue order, at most [`Waiting::AHEAD`].
+    pub ahead: Vec<Uid>,
     /// Why it waits.
     pub reason: WaitReason,
+    /// If it waits for quota: when there is enough for it at the earliest, as far as the ends of others are known. Those
+    /// ahead of it may take it first; others may end sooner.
+    pub earliest_start: Option<Time>,
+}
+
+impl Waiting {
+    /// How many units ahead are named.
+    pub const AHEAD: usize = 5;
 }
 
 /// Why a unit waits. When several hold, the first in this order is given.
@@ -304,6 +316,10 @@ pub struct Usage {
     pub resource: Name,
     /// The quota; none when the queue has none for it (any more), and none in reports of LocalQueues.
     pub nominal: Option<Amount>,
+    /// The most that may be used beyond the quota; none without a limit, and where there is no `nominal`.
+    pub borrowing_limit: Option<Amount>,
+    /// The most of the quota that others may use; none without a limit, and where there is no `nominal`.
+    pub lending_limit: Option<Amount>,
     /// Held by all units.
     pub reserved: Amount,
     /// Held by units whose admission is written.

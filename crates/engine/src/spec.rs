@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::amount::Amount;
 use crate::flavors::{Constraints, FlavorSpec};
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 
 /// How a queue goes on when the unit at its head does not fit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Strategy {
     /// The head blocks everyone behind it until it fits, even when it never can. Units that are set aside (gated,
     /// in back-off, in a blocked LocalQueue) are not heads and block nobody.
@@ -21,7 +23,7 @@ pub enum Strategy {
 }
 
 /// A ClusterQueue as it is now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSpec {
     /// Its name.
     pub name: Name,
@@ -47,7 +49,7 @@ pub struct QueueSpec {
 
 /// A Cohort object as it is now. A cohort that ClusterQueues name and that is no object has no quota of its own and
 /// no parent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CohortSpec {
     /// Its name.
     pub name: Name,
@@ -60,7 +62,7 @@ pub struct CohortSpec {
 }
 
 /// A weight in fair sharing, in thousand-millionths; the default is one. Zero: whoever borrows has an infinite share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Weight(pub u64);
 
 impl Weight {
@@ -75,7 +77,7 @@ impl Default for Weight {
 }
 
 /// Whom the units of a ClusterQueue may evict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Preemption {
     /// Units of the same ClusterQueue.
     pub within_queue: WithinQueue,
@@ -86,7 +88,7 @@ pub struct Preemption {
 }
 
 /// `withinClusterQueue`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum WithinQueue {
     /// Nobody.
     #[default]
@@ -98,7 +100,7 @@ pub enum WithinQueue {
 }
 
 /// `reclaimWithinCohort`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Reclaim {
     /// Nobody.
     #[default]
@@ -110,14 +112,14 @@ pub enum Reclaim {
 }
 
 /// `borrowWithinCohort` with policy `LowerPriority`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BorrowWithinCohort {
     /// Only units of at most this priority.
     pub max_priority: Option<i32>,
 }
 
 /// `flavorFungibility`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fungibility {
     /// When a flavor fits by borrowing.
     pub when_can_borrow: Search,
@@ -138,7 +140,7 @@ impl Default for Fungibility {
 }
 
 /// Whether the search for a flavor goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Search {
     /// This flavor is taken (`MayStopSearch`).
     Stop,
@@ -147,7 +149,7 @@ pub enum Search {
 }
 
 /// What is worse: to borrow or to preempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Preference {
     /// To preempt is worse.
     BorrowingOverPreemption,
@@ -156,7 +158,7 @@ pub enum Preference {
 }
 
 /// Rules of a ClusterQueue beyond Kueue's, each off by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Extras {
     /// A head that does not fit blocks only units behind it that could use a flavor it waits for. For StrictFIFO.
     pub fifo_per_pool: bool,
@@ -171,7 +173,7 @@ pub struct Extras {
 }
 
 /// How fast waiting raises a unit in the queue order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ageing {
     /// Milliseconds of waiting that are worth one step of priority; at least one.
     pub ms_per_step: i64,
@@ -180,7 +182,7 @@ pub struct Ageing {
 }
 
 /// Rules of the whole cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Shares decide on order and preemption within cohorts.
     pub fair_sharing: Option<FairSharing>,
@@ -189,7 +191,7 @@ pub struct Settings {
 }
 
 /// When a share allows a preemption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FairSharing {
     /// The first rule tried: with every candidate.
     pub first: ShareRule,
@@ -198,7 +200,7 @@ pub struct FairSharing {
 }
 
 /// A rule of fair sharing that allows a preemption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ShareRule {
     /// The preemptor's share is at most what the victim's side has without the victim.
     LessThanOrEqualToFinalShare,
@@ -207,7 +209,7 @@ pub enum ShareRule {
 }
 
 /// Resources that are given out together: one flavor per pod set serves all of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceGroup {
     /// The resources that this group covers.
     pub resources: Vec<Name>,
@@ -216,7 +218,7 @@ pub struct ResourceGroup {
 }
 
 /// How much of each resource of a group a queue may use in one flavor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlavorQuota {
     /// The flavor.
     pub flavor: Name,
@@ -225,7 +227,7 @@ pub struct FlavorQuota {
 }
 
 /// How much of one resource in one flavor a ClusterQueue or Cohort has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Quota {
     /// What it brings into its cohort, and has for itself without one.
     pub nominal: Amount,
@@ -245,7 +247,7 @@ impl From<Amount> for Quota {
 }
 
 /// Why a queue admits nobody.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inactive {
     /// One word for machines, as in a condition's reason.
     pub reason: Name,
@@ -254,7 +256,7 @@ pub struct Inactive {
 }
 
 /// A LocalQueue as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalQueueSpec {
     /// Which LocalQueue.
     pub key: LocalQueueKey,
@@ -267,7 +269,7 @@ pub struct LocalQueueSpec {
 }
 
 /// Why the units of a LocalQueue are set aside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {
     /// One word for machines.
     pub reason: Name,
@@ -276,7 +278,7 @@ pub struct Blocked {
 }
 
 /// Pods of one template that start together.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodSetSpec {
     /// Its name within the unit.
     pub name: Name,
@@ -291,7 +293,7 @@ pub struct PodSetSpec {
 }
 
 /// A unit that waits to be admitted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitSpec {
     /// Its identity.
     pub uid: Uid,
@@ -312,7 +314,7 @@ pub struct UnitSpec {
 }
 
 /// Why a single unit is set aside until it changes: an unsupported request, a missing priority class, a hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
     /// One word for machines.
     pub reason: Name,
@@ -321,7 +323,7 @@ pub struct Gate {
 }
 
 /// A unit that holds quota.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChargedUnit {
     /// Its identity.
     pub uid: Uid,
@@ -348,7 +350,7 @@ pub struct ChargedUnit {
 }
 
 /// An amount of one resource held in one flavor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// The flavor.
     pub flavor: Name,
@@ -359,7 +361,7 @@ pub struct Charge {
 }
 
 /// An instant at which a unit that holds quota is to be evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Deadline {
     /// When.
     pub at: Time,
@@ -368,7 +370,7 @@ pub struct Deadline {
 }
 
 /// What a unit was too slow for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Overdue {
     /// Its pods were not ready in time.
     PodsReady,
@@ -379,7 +381,7 @@ pub enum Overdue {
 }
 
 /// Where a unit that holds quota is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// Decided here, not yet known to be written.
     Assumed,
@@ -392,7 +394,7 @@ pub enum Phase {
 }
 
 /// A change of the world outside. Each carries the complete new state of one thing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A flavor exists and looks like this.
     SetFlavor(FlavorSpec),

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::arena::{Id, define_id};
 use crate::queue::QueueId;
 use crate::quota::{CellId, ResourceId};
-use crate::watch::Watches;
+use crate::watch::{Wakes, Watches};
 
 define_id! {
     /// A tree of cohorts.
@@ -263,6 +263,12 @@ impl Tree {
         self.by_resource.values().map(Vec::as_slice)
     }
 
+    /// The cells and their slots.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = (CellId, Slot)> {
+        let cells = self.cells.iter().enumerate();
+        cells.map(|(index, cell)| (*cell, Slot::from_index(index)))
+    }
+
     pub(crate) fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.index()]
     }
@@ -344,6 +350,12 @@ impl Tree {
     /// Whether a need that does not pass at `node` now could: what [`Bar::need`] is compared with.
     pub(crate) fn passes(&self, node: NodeId, slot: Slot) -> i128 {
         self.headroom(node, slot, Book::Planned)
+    }
+
+    /// Whether there is room for any of these.
+    pub(crate) fn has_room(&self, wakes: &Wakes) -> bool {
+        let mut rooms = wakes.rooms.iter();
+        rooms.any(|(slot, bar)| bar.need <= self.passes(bar.node, *slot))
     }
 
     /// What a need of a ClusterQueue is at each node on the way up, free local quota below taken off.

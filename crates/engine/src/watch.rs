@@ -32,6 +32,12 @@ pub(crate) struct Wakes {
 }
 
 impl Wakes {
+    /// Whether room at one of these nodes is all that can help, and always the same amount: then as long as there is none
+    /// nothing has changed.
+    pub(crate) fn is_room_alone(&self) -> bool {
+        self.releases.is_empty() && self.charges.is_empty() && !self.own_victims && !self.other_victims && !self.shares
+    }
+
     pub(crate) fn join(&mut self, other: Self) {
         self.rooms.extend(other.rooms);
         self.releases.extend(other.releases);

@@ -4,7 +4,7 @@
 //! from the newest view of each Job, so that memory stays flat.
 
 use json_patch::Patch;
-use sluice_engine::{Action, Admission, Name, Time, Uid};
+use sluice_engine::{Action, Admission, Name, Step, Time, Uid};
 use sluice_jobs::patch::{self, PatchError, Stop};
 use sluice_jobs::record::{Record, State};
 use sluice_jobs::view::JobView;
@@ -94,11 +94,17 @@ impl Index {
     pub fn pass(&mut self, now: Time, backlog: usize) -> Option<Time> {
         if self.reign.is_none() {
             self.engine.settle();
+            self.note(|| Step::Settle);
             return None;
         }
-        let pass = self
-            .engine
-            .pass_at_most(now, backlog.saturating_sub(self.backlog.len()));
+        let limit = backlog.saturating_sub(self.backlog.len());
+        let pass = self.engine.pass_at_most(now, limit);
+        self.note(|| Step::Pass {
+            now,
+            limit,
+            actions: pass.actions.clone(),
+            next: pass.next,
+        });
         for action in pass.actions {
             match action {
                 Action::Admit(admission) => {

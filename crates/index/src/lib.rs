@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use sluice_api::configuration::Configuration;
-use sluice_engine::{Engine, Name, Time, Uid};
+use sluice_engine::{Engine, Name, Step, Time, Uid};
 use sluice_jobs::view::JobView;
 
 pub use answer::{Answer, Happening, Notice};
@@ -88,6 +88,8 @@ pub struct Index {
     notices: Vec<Notice>,
     /// Quota, or who shares it, changed since the last report: that can change the share of every member.
     quota_changed: bool,
+    /// What the engine was told and asked since the log was last taken, if that is recorded.
+    log: Option<Vec<Step>>,
 }
 
 /// The right to decide, and under which term.
@@ -120,6 +122,29 @@ impl Index {
             reign: None,
             notices: Vec::new(),
             quota_changed: false,
+            log: None,
+        }
+    }
+
+    /// From now on everything that the engine is told and asked is recorded. Only a record from the very beginning can be
+    /// replayed.
+    pub fn record(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
+    /// From now on nothing is recorded.
+    pub fn stop_recording(&mut self) {
+        self.log = None;
+    }
+
+    /// What was recorded since the last call.
+    pub fn take_log(&mut self) -> Vec<Step> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note(&mut self, step: impl FnOnce() -> Step) {
+        if let Some(log) = &mut self.log {
+            log.push(step());
         }
     }
 

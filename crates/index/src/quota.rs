@@ -11,6 +11,7 @@ use sluice_engine::{
     Preference, QueueSpec, Quota, Reclaim, ResourceGroup, Search, Strategy, Weight, WithinQueue,
 };
 
+use crate::Index;
 use crate::lower::amount_of;
 use crate::objects::{Objects, is_deleted, not_acted_on};
 use crate::settings::milliseconds;
@@ -83,11 +84,16 @@ impl Objects {
             })
     }
 
-    /// The Cohort objects that a ClusterQueue is below, the nearest first.
+    /// The cohorts that a ClusterQueue is below, the nearest first, objects or not.
     pub(crate) fn cohorts_above(&self, queue: &Name) -> impl Iterator<Item = Name> + '_ {
         let queue = self.cluster_queues.get(queue);
         let nearest = queue.and_then(|queue| queue.spec.cohort_name.as_deref());
-        self.chain(nearest).map(|(name, _)| name.clone())
+        self.names_up(nearest).take(MAX_DEPTH).map(Name::from)
+    }
+
+    /// A cohort and those above it, objects or not. Never ends in a cycle.
+    fn names_up<'a>(&'a self, nearest: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+        std::iter::successors(nearest, |name| self.cohorts.get(*name)?.spec.parent_name.as_deref())
     }
 
     /// A Cohort object and those above it.
@@ -95,6 +101,21 @@ impl Objects {
         let find = |name: Option<&str>| self.cohorts.get_key_value(name?);
         let above = move |(_, cohort): &(&Name, &Cohort)| find(cohort.spec.parent_name.as_deref());
         std::iter::successors(find(nearest), above).take(MAX_DEPTH)
+    }
+}
+
+impl Index {
+    /// The cohort that a Cohort names as its parent.
+    pub fn parent_of_cohort(&self, cohort: &str) -> Option<Name> {
+        let cohort = self.objects.cohorts.get(cohort)?;
+        cohort.spec.parent_name.as_deref().map(Name::from)
+    }
+
+    /// The outermost cohort on the way up from a cohort, which may be itself; none if the way goes round in a circle.
+    pub fn root_of_cohort(&self, cohort: &str) -> Option<Name> {
+        let mut way = self.objects.names_up(Some(cohort)).take(MAX_DEPTH + 1);
+        let root = way.by_ref().take(MAX_DEPTH).last()?;
+        way.next().is_none().then(|| root.into())
     }
 }
 

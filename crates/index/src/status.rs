@@ -54,7 +54,7 @@ impl Index {
             pending_workloads: pending(&report),
             reserving_workloads: count(report.reserving),
             admitted_workloads: count(report.admitted),
-            fair_sharing: self.fair_share(self.engine.queue_share(name)),
+            fair_sharing: self.cluster_queue_share(name).map(shown),
         };
         (Some(&status) != queue.status.as_ref()).then(|| WantedStatus::ClusterQueue {
             name: name.to_owned(),
@@ -66,7 +66,7 @@ impl Index {
     pub fn wanted_cohort_status(&self, name: &str) -> Option<WantedStatus> {
         let cohort = self.objects.cohorts.get(name)?;
         let status = CohortStatus {
-            fair_sharing: self.fair_share(self.engine.cohort_share(name)),
+            fair_sharing: self.cohort_share(name).map(shown),
         };
         (status != cohort.status.clone().unwrap_or_default()).then(|| WantedStatus::Cohort {
             name: name.to_owned(),
@@ -74,10 +74,16 @@ impl Index {
         })
     }
 
-    /// Shares are shown only where they decide something.
-    fn fair_share(&self, share: Option<i64>) -> Option<FairSharingStatus> {
+    /// The weighted share of a ClusterQueue, where shares decide something; see [`sluice_engine::Engine::queue_share`].
+    pub fn cluster_queue_share(&self, name: &str) -> Option<i64> {
         self.configuration.fair_sharing?;
-        share.map(|weighted_share| FairSharingStatus { weighted_share })
+        self.engine.queue_share(name)
+    }
+
+    /// The weighted share of a cohort, where shares decide something; see [`sluice_engine::Engine::cohort_share`].
+    pub fn cohort_share(&self, name: &str) -> Option<i64> {
+        self.configuration.fair_sharing?;
+        self.engine.cohort_share(name)
     }
 
     /// The status that a LocalQueue should have, if it exists and has another.
@@ -199,4 +205,8 @@ fn pending(report: &QueueReport) -> i32 {
 
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn shown(weighted_share: i64) -> FairSharingStatus {
+    FairSharingStatus { weighted_share }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use sluice_api::conditions;
-use sluice_engine::{Event, LocalQueueKey, Name, Uid, UnitSpec, WaitKind};
+use sluice_engine::{Event, LocalQueueKey, Name, Step, Uid, UnitSpec, WaitKind};
 
 use crate::Index;
 
@@ -61,6 +61,7 @@ impl Index {
     /// Tells the engine what is, and counts it.
     pub(crate) fn tell(&mut self, event: Event) {
         self.tallies.note(&event);
+        self.note(|| Step::Apply(event.clone()));
         self.engine.apply(event);
     }
 

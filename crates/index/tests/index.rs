@@ -62,6 +62,19 @@ fn no_more_is_decided_than_can_soon_be_written_so_that_a_lowered_quota_still_cou
 }
 
 #[test]
+fn what_was_recorded_is_decided_again_by_a_fresh_engine() {
+    let mut cluster = Cluster::with_quota(3);
+    cluster.create("a", 2);
+    cluster.create("b", 2);
+    cluster.run();
+    cluster.end_reign();
+    cluster.set_quota(4);
+    cluster.begin_reign(8);
+    assert_eq!(cluster.run().len(), 1);
+    cluster.replay();
+}
+
+#[test]
 fn a_standby_decides_nothing_and_follows() {
     let mut cluster = Cluster::with_quota(4);
     cluster.end_reign();

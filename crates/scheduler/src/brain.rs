@@ -15,8 +15,10 @@ use tokio::sync::mpsc;
 
 use crate::input::Input;
 use crate::metrics::{self, Metrics, ResultLabels};
-use crate::queues::QueueKey;
+use crate::queues::{QueueKey, show_cohort};
+use crate::record::Recorder;
 use crate::reign::Order;
+use crate::reminders::Reminders;
 use crate::reporter::Reporter;
 use crate::writer::{self, Limits};
 
@@ -26,6 +28,8 @@ const BATCH: usize = 512;
 const BACKLOG: usize = 2;
 /// Statuses and events are brought up to date this often.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Jobs told again in a second why they wait: half of what events are sent for.
+const REMINDERS: usize = 5;
 /// Pod lists under way at once.
 const PROBES: usize = 8;
 
@@ -67,6 +71,8 @@ pub(crate) struct Brain {
     dirty_queues: BTreeSet<Name>,
     dirty_cohorts: BTreeSet<Name>,
     dirty_local_queues: BTreeSet<LocalQueueKey>,
+    recorder: Option<Recorder>,
+    reminders: Reminders,
 }
 
 /// What a brain is made of.
@@ -79,12 +85,16 @@ pub(crate) struct Parts {
     pub(crate) reads: Client,
     pub(crate) limits: Limits,
     pub(crate) concurrency: usize,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Brain {
     pub(crate) fn new(parts: Parts) -> Self {
         let (returned, answers) = mpsc::unbounded_channel();
         let mut index = Index::new(&parts.own_namespace);
+        if parts.recorder.is_some() {
+            index.record();
+        }
         index.set_configuration(parts.configuration, now());
         Self {
             index,
@@ -103,6 +113,8 @@ impl Brain {
             dirty_queues: BTreeSet::new(),
             dirty_cohorts: BTreeSet::new(),
             dirty_local_queues: BTreeSet::new(),
+            recorder: parts.recorder,
+            reminders: Reminders::default(),
         }
     }
 
@@ -148,8 +160,24 @@ impl Brain {
                 input.apply(&mut self.index, now);
             }
             self.decide();
+            self.record();
         }
-        self.finish().await
+        let settled = self.finish().await;
+        self.record();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.flush();
+        }
+        settled
+    }
+
+    /// Writes down what the engine was told and decided, if that is wanted.
+    fn record(&mut self) {
+        let Some(recorder) = &mut self.recorder else { return };
+        recorder.write(&self.index.take_log());
+        if !recorder.is_open() {
+            self.index.stop_recording();
+            self.recorder = None;
+        }
     }
 
     /// Waits for the answers to what is under way: an orderly stop leaves no write in doubt.
@@ -365,6 +393,9 @@ impl Brain {
     }
 
     fn report(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.flush();
+        }
         let Changes {
             cluster_queues,
             cohorts,
@@ -374,25 +405,44 @@ impl Brain {
         self.dirty_queues.extend(cluster_queues);
         self.dirty_cohorts.extend(cohorts);
         self.dirty_local_queues.extend(local_queues);
-        if self.hold.is_some() {
-            for unit in &waiting {
+        let now = now();
+        for unit in &waiting {
+            if self.hold.is_some() {
                 self.reporter.waiting(unit);
             }
+            // By whoever leads.
+            self.reminders.told(unit.unit, now);
         }
-        let now = now();
+        self.remind(now);
         let (queues, local_queues) = (
             std::mem::take(&mut self.dirty_queues),
             std::mem::take(&mut self.dirty_local_queues),
         );
         self.dirty_queues = self.report_queues(queues, now);
         self.dirty_local_queues = self.report_queues(local_queues, now);
+        self.metrics
+            .board
+            .keep_cohorts(|name| self.index.engine().has_cohort(name));
         let mut cohorts = std::mem::take(&mut self.dirty_cohorts);
         cohorts.retain(|name| self.report_cohort(name));
         self.dirty_cohorts = cohorts;
     }
 
-    /// Brings the status of a Cohort up to date. Returns whether it is to be looked at again.
-    fn report_cohort(&self, name: &str) -> bool {
+    /// Tells Jobs again that wait so long that nothing says why any more.
+    fn remind(&mut self, now: Time) {
+        let waits = |unit| self.index.engine().wait_kind(unit).is_some();
+        for unit in self.reminders.due(now, REMINDERS, waits) {
+            if self.hold.is_some()
+                && let Some(unit) = self.index.waiting_unit(unit)
+            {
+                self.reporter.waiting(&unit);
+            }
+        }
+    }
+
+    /// Shows a cohort in metrics and in its status. Returns whether it is to be looked at again.
+    fn report_cohort(&self, name: &Name) -> bool {
+        show_cohort(name, &self.index, &self.metrics);
         let wanted = self.index.wanted_cohort_status(name).filter(|_| self.hold.is_some());
         let Some(status) = wanted else { return false };
         self.reporter.status(status);

@@ -54,6 +54,9 @@ pub struct Flags {
     /// Patches of Jobs under way at once.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     write_concurrency: u16,
+    /// Records everything that the scheduling engine is told and decides in this file, up to 1 GiB, to be replayed.
+    #[arg(long, value_name = "FILE")]
+    record_events: Option<PathBuf>,
     /// Log lines for people (text) or for collectors (json).
     #[arg(long, default_value = "text")]
     log_format: LogFormat,
@@ -78,6 +81,7 @@ pub struct Config {
     pub(crate) guard_leases: Vec<LeaseName>,
     pub(crate) term_name: String,
     pub(crate) write_concurrency: usize,
+    pub(crate) record_events: Option<PathBuf>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written.
@@ -125,6 +129,7 @@ impl TryFrom<Flags> for Config {
             guard_leases: flags.guard_lease,
             term_name: flags.term_name,
             write_concurrency: usize::from(flags.write_concurrency),
+            record_events: flags.record_events,
             log_format: flags.log_format,
             log_filter: flags.log_filter,
         })

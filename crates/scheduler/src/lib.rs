@@ -19,7 +19,9 @@ mod ledger;
 mod metrics;
 mod pods;
 mod queues;
+mod record;
 mod reign;
+mod reminders;
 mod reporter;
 mod term;
 mod writer;
@@ -35,9 +37,11 @@ use sluice_runtime::watch::{PumpConfig, Watches};
 use tokio::sync::mpsc;
 
 pub use config::{Config, Flags};
+pub use record::{Replayed, replay};
 
 use brain::{Brain, Parts};
 use input::Input;
+use record::Recorder;
 use reign::Throne;
 use reporter::Reporter;
 use writer::Limits;
@@ -94,7 +98,9 @@ pub async fn run(config: Config) -> Result<()> {
         shutdown.clone(),
     );
     let (reporter, clerk) = Reporter::new(reports, &config.namespace, timeout, publisher);
+    let recorder = config.record_events.as_deref().map(Recorder::create).transpose()?;
     let brain = Brain::new(Parts {
+        recorder,
         own_namespace: config.namespace.clone(),
         configuration: config.configuration.clone(),
         metrics,

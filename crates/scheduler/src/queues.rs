@@ -3,7 +3,7 @@
 use sluice_engine::{LocalQueueKey, Name, Time};
 use sluice_index::{Index, WantedStatus};
 
-use crate::metrics::{Metrics, Sight};
+use crate::metrics::{ClusterQueueSight, CohortSight, Metrics, Sight};
 
 /// The name of a queue of one kind.
 pub(crate) trait QueueKey: Ord {
@@ -19,10 +19,16 @@ impl QueueKey for Name {
         let Some(report) = index.engine().queue(self) else {
             return metrics.forget_cluster_queue(self);
         };
-        let sight = Sight {
-            report,
-            tally: index.cluster_queue_tally(self),
-            parent: index.cohort_of(self),
+        let cohort = index.cohort_of(self);
+        let sight = ClusterQueueSight {
+            root: cohort.as_deref().and_then(|cohort| index.root_of_cohort(cohort)),
+            queue: Sight {
+                report,
+                tally: index.cluster_queue_tally(self),
+                parent: cohort,
+            },
+            share: index.cluster_queue_share(self),
+            shapes: index.engine().pending_shapes(self).unwrap_or_default(),
         };
         metrics.board.show_cluster_queue(self, sight);
     }
@@ -48,4 +54,18 @@ impl QueueKey for LocalQueueKey {
     fn wanted_status(&self, index: &Index, now: Time) -> Option<WantedStatus> {
         index.wanted_local_queue_status(self, now)
     }
+}
+
+/// Brings a cohort's metrics up to date.
+pub(crate) fn show_cohort(name: &Name, index: &Index, metrics: &Metrics) {
+    let Some(report) = index.engine().cohort(name) else {
+        return;
+    };
+    let sight = CohortSight {
+        report,
+        parent: index.parent_of_cohort(name),
+        root: index.root_of_cohort(name),
+        share: index.cohort_share(name),
+    };
+    metrics.board.show_cohort(name, sight);
 }

@@ -731,3 +731,40 @@ fn a_unit_that_runs_already_is_placed_in_its_first_flavor_however_full_that_is()
     };
     assert_eq!(bench.engine.place_over_quota(&nowhere), None);
 }
+
+#[test]
+fn known_ends_tell_when_there_is_enough_at_the_earliest() {
+    let mut bench = Bench::new(vec![queue("q", vec![group(&["cpu"], &[("default", &[4])])])]);
+    let runs = |uid, cpu, ends_at: Option<i64>| {
+        Event::SetCharged(ChargedUnit {
+            uid: Uid(uid),
+            queue: "q".into(),
+            local_queue: key("main"),
+            priority: 0,
+            queued_at: Time(0),
+            reserved_at: Time(0),
+            deadlines: vec![],
+            ends_at: ends_at.map(Time),
+            pods_ready: true,
+            charges: vec![Charge {
+                flavor: "default".into(),
+                resource: "cpu".into(),
+                amount: Amount::new(cpu),
+            }],
+            phase: Phase::Admitted,
+        })
+    };
+    bench.apply(runs(1, 1, Some(900)));
+    bench.apply(runs(2, 1, Some(500)));
+    bench.apply(runs(3, 2, None));
+    bench.wait([
+        unit(4, &[("cpu", 1)]),
+        unit(5, &[("cpu", 2)]),
+        unit(6, &[("cpu", 3)]),
+        unit(7, &[("cpu", 9)]),
+    ]);
+    assert_eq!(bench.admitted(), []);
+    let start = |uid| bench.engine.waiting(Uid(uid)).unwrap().earliest_start;
+    assert_eq!([4, 5, 6, 7].map(start), [Some(Time(500)), Some(Time(900)), None, None]);
+    assert_eq!(bench.engine.waiting(Uid(6)).unwrap().ahead, [Uid(4), Uid(5)]);
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sluice_api::configuration::{self, Configuration};
-use sluice_engine::Time;
+use sluice_engine::{Engine, Step, Time};
 use sluice_index::{Answer, Happening, Index, Probe, Reign, WantedStatus, Write, WriteKind};
 use sluice_jobs::view::JobView;
 
@@ -49,8 +49,10 @@ fn cluster_queue(cores: i64, strategy: &str, selector: Option<&Value>) -> Value 
 
 impl Cluster {
     fn empty(queue: Value) -> Self {
+        let mut index = Index::new("sluice-system");
+        index.record();
         Self {
-            index: Index::new("sluice-system"),
+            index,
             jobs: BTreeMap::new(),
             queue,
             namespace_labels: BTreeMap::new(),
@@ -61,6 +63,20 @@ impl Cluster {
             happened: Vec::new(),
             objects: Vec::new(),
             configuration: Configuration::default(),
+        }
+    }
+
+    /// Writes down what the engine was told and decided, reads it again and has a fresh engine do the same.
+    pub(crate) fn replay(&mut self) {
+        let mut engine = Engine::new();
+        for step in self.index.take_log() {
+            let line = serde_json::to_string(&step).unwrap();
+            let read: Step = serde_json::from_str(&line).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), line);
+            engine.replay(read).unwrap();
+        }
+        for queue in self.index.engine().queues() {
+            assert_eq!(engine.queue(queue), self.index.engine().queue(queue));
         }
     }
 

@@ -250,6 +250,7 @@ fn whatever_happens_the_books_say_what_the_objects_say_and_a_restart_finds_the_s
                 compare(&restarted, &cluster, &format!("seed {seed} step {step}, restarted"));
             }
         }
+        cluster.replay();
     }
     let words = [
         "fewer",

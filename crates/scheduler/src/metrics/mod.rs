@@ -1,5 +1,6 @@
 //! What operators see: Kueue's names, labels and buckets where the meaning is the same, ours under `sluice_`.
 
+mod cohorts;
 mod jobs;
 mod queues;
 
@@ -8,8 +9,9 @@ use sluice_index::{Notice, WriteKind};
 use sluice_runtime::label_set;
 use sluice_runtime::metrics::{Counter, Gauge, Histogram, NoLabels};
 
+pub(crate) use cohorts::CohortSight;
 use jobs::JobMetrics;
-pub(crate) use queues::{Board, Sight};
+pub(crate) use queues::{Board, ClusterQueueSight, Sight};
 
 label_set! { pub(crate) struct ResultLabels { result, replica_role } }
 label_set! { pub(crate) struct WriteLabels { kind, outcome } }

@@ -1,4 +1,4 @@
-//! What queues hold and who waits in them: gauges, made of the last reports when somebody asks.
+//! What queues and cohorts hold and who waits in them: gauges, made of the last reports when somebody asks.
 //!
 //! Nothing is set and unset step by step, so no series outlives its queue, its flavor, its cause or this replica's role.
 
@@ -13,9 +13,12 @@ use sluice_index::Tally;
 use sluice_runtime::label_set;
 use sluice_runtime::metrics::{Gauge, LabelSet};
 
+use super::cohorts::{CohortGauges, CohortSight};
+
 label_set! { struct QueueLabels { cluster_queue, replica_role } }
 label_set! { struct StatusLabels { cluster_queue, status, replica_role } }
 label_set! { struct CauseLabels { cluster_queue, reason, underlying_cause, replica_role } }
+label_set! { struct ShareLabels { cluster_queue, cohort, replica_role } }
 label_set! { struct PendingLabels { cluster_queue, resource, replica_role } }
 label_set! { struct InfoLabels { cluster_queue, parent_cohort, root_cohort, replica_role } }
 label_set! { struct QuotaLabels { cohort, cluster_queue, flavor, resource, replica_role } }
@@ -39,6 +42,19 @@ pub(crate) struct Sight {
     pub(crate) parent: Option<Name>,
 }
 
+/// What there is to show of a ClusterQueue.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterQueueSight {
+    /// What every queue has.
+    pub(crate) queue: Sight,
+    /// The outermost of its cohorts; none if there is no such.
+    pub(crate) root: Option<Name>,
+    /// Its weighted share in its cohort, if shares decide.
+    pub(crate) share: Option<i64>,
+    /// How many different requests wait in it: tried, and set aside until something changes.
+    pub(crate) shapes: (usize, usize),
+}
+
 /// Queues as last reported.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Board(Arc<Mutex<Shown>>);
@@ -46,7 +62,8 @@ pub(crate) struct Board(Arc<Mutex<Shown>>);
 #[derive(Debug, Clone)]
 struct Shown {
     role: &'static str,
-    cluster_queues: BTreeMap<Name, Arc<Sight>>,
+    cluster_queues: BTreeMap<Name, Arc<ClusterQueueSight>>,
+    cohorts: BTreeMap<Name, Arc<CohortSight>>,
     local_queues: BTreeMap<LocalQueueKey, Arc<Sight>>,
 }
 
@@ -55,6 +72,7 @@ impl Default for Shown {
         Self {
             role: super::role(false),
             cluster_queues: BTreeMap::new(),
+            cohorts: BTreeMap::new(),
             local_queues: BTreeMap::new(),
         }
     }
@@ -78,8 +96,18 @@ impl Board {
     }
 
     /// Shows a ClusterQueue as it is now.
-    pub(crate) fn show_cluster_queue(&self, name: &Name, sight: Sight) {
+    pub(crate) fn show_cluster_queue(&self, name: &Name, sight: ClusterQueueSight) {
         self.shown().cluster_queues.insert(name.clone(), Arc::new(sight));
+    }
+
+    /// Shows a cohort as it is now.
+    pub(crate) fn show_cohort(&self, name: &Name, sight: CohortSight) {
+        self.shown().cohorts.insert(name.clone(), Arc::new(sight));
+    }
+
+    /// Drops every cohort that is no more.
+    pub(crate) fn keep_cohorts(&self, exists: impl Fn(&str) -> bool) {
+        self.shown().cohorts.retain(|name, _| exists(name));
     }
 
     /// Shows a LocalQueue as it is now.
@@ -101,6 +129,10 @@ impl Board {
         let registry = Registry::new();
         let gauges = ClusterQueueGauges::register(&registry)?;
         for (name, sight) in &shown.cluster_queues {
+            gauges.show(name, sight, shown.role);
+        }
+        let gauges = CohortGauges::register(&registry)?;
+        for (name, sight) in &shown.cohorts {
             gauges.show(name, sight, shown.role);
         }
         let gauges = LocalQueueGauges::register(&registry)?;
@@ -173,6 +205,8 @@ struct ClusterQueueGauges {
     status: Gauge<StatusLabels<'static>>,
     info: Gauge<InfoLabels<'static>>,
     unadmitted: Gauge<CauseLabels<'static>>,
+    shapes: Gauge<StatusLabels<'static>>,
+    weighted_share: Gauge<ShareLabels<'static>>,
     resource_pending: Gauge<PendingLabels<'static>>,
     reservation: Gauge<QuotaLabels<'static>>,
     usage: Gauge<QuotaLabels<'static>>,
@@ -200,6 +234,16 @@ impl ClusterQueueGauges {
                 "kueue_unadmitted_workloads",
                 "Jobs that wait, by the cause, per ClusterQueue.",
             )?,
+            shapes: Gauge::register(
+                r,
+                "kueue_pending_scheduling_hashes",
+                "Different requests among the Jobs that may be considered, by whether they are tried (active) or set aside until something changes (inadmissible).",
+            )?,
+            weighted_share: Gauge::register(
+                r,
+                "kueue_cluster_queue_weighted_share",
+                "What a ClusterQueue borrows of what its cohort could give, over its weight, in thousandths; NaN if it is infinite.",
+            )?,
             resource_pending: Gauge::register(
                 r,
                 "kueue_cluster_queue_resource_pending",
@@ -225,7 +269,8 @@ impl ClusterQueueGauges {
         })
     }
 
-    fn show(&self, name: &str, sight: &Sight, replica_role: &str) {
+    fn show(&self, name: &str, shown: &ClusterQueueSight, replica_role: &str) {
+        let sight = &shown.queue;
         let labels = QueueLabels {
             cluster_queue: name,
             replica_role,
@@ -245,14 +290,28 @@ impl ClusterQueueGauges {
             self.status.set(&of_status(status), f64::from(u8::from(status == now)));
         }
         let cohort = sight.parent.as_deref().unwrap_or_default();
-        // Cohort objects are not acted on yet: a cohort that a ClusterQueue names has no parent.
         let info = InfoLabels {
             cluster_queue: name,
             parent_cohort: cohort,
-            root_cohort: cohort,
+            root_cohort: shown.root.as_deref().unwrap_or_default(),
             replica_role,
         };
         self.info.set(&info, 1.0);
+        if let Some(share) = shown.share {
+            let labels = ShareLabels {
+                cluster_queue: name,
+                cohort,
+                replica_role,
+            };
+            self.weighted_share.set(&labels, share_value(share));
+        }
+        self.shapes.set(&of_status("active"), number(shown.shapes.0));
+        self.shapes.set(&of_status("inadmissible"), number(shown.shapes.1));
+        self.show_waiting(name, sight, replica_role);
+        self.show_quota(name, cohort, &sight.report, replica_role);
+    }
+
+    fn show_waiting(&self, name: &str, sight: &Sight, replica_role: &str) {
         for (cause, count) in &sight.tally.unadmitted {
             let labels = CauseLabels {
                 cluster_queue: name,
@@ -270,7 +329,6 @@ impl ClusterQueueGauges {
             };
             self.resource_pending.set(&labels, amount(resource, *pending));
         }
-        self.show_quota(name, cohort, &sight.report, replica_role);
     }
 
     fn show_quota(&self, name: &str, cohort: &str, report: &QueueReport, replica_role: &str) {
@@ -287,9 +345,9 @@ impl ClusterQueueGauges {
             self.usage.set(&labels, value(usage.admitted));
             if let Some(nominal) = usage.nominal {
                 self.nominal.set(&labels, value(nominal));
-                // A queue that names a limit is not acted on yet, so an active one has none.
-                self.borrowing_limit.set(&labels, f64::INFINITY);
-                self.lending_limit.set(&labels, f64::INFINITY);
+                let limit = |limit: Option<sluice_engine::Amount>| limit.map_or(f64::INFINITY, value);
+                self.borrowing_limit.set(&labels, limit(usage.borrowing_limit));
+                self.lending_limit.set(&labels, limit(usage.lending_limit));
             }
         }
     }
@@ -381,16 +439,26 @@ impl LocalQueueGauges {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of Jobs stay far below 2^53")]
-fn number(count: usize) -> f64 {
+pub(super) fn number(count: usize) -> f64 {
     count as f64
 }
 
 /// Cpu in cores, everything else in its own unit, as Kueue shows them.
 #[expect(clippy::cast_precision_loss, reason = "Prometheus knows only floats")]
-fn amount(resource: &str, smallest: i128) -> f64 {
+pub(super) fn amount(resource: &str, smallest: i128) -> f64 {
     if resource == "cpu" {
         smallest as f64 / 1_000.0
     } else {
         smallest as f64
+    }
+}
+
+/// A weighted share; the engine gives the largest number for an infinite one.
+#[expect(clippy::cast_precision_loss, reason = "Prometheus knows only floats")]
+pub(super) fn share_value(thousandths: i64) -> f64 {
+    if thousandths == i64::MAX {
+        f64::NAN
+    } else {
+        thousandths as f64
     }
 }

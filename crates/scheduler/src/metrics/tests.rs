@@ -2,11 +2,12 @@
 
 use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
+use sluice_api::configuration::{Configuration, FairSharing};
 use sluice_engine::{Name, Time};
 use sluice_index::{Answer, Happening, Index, Notice, Reign};
 
 use super::{Metrics, role};
-use crate::queues::QueueKey;
+use crate::queues::{QueueKey, show_cohort};
 
 const NOW: Time = Time(1_764_500_000_000);
 
@@ -69,6 +70,13 @@ impl Scene {
         }
     }
 
+    fn set_cohort(&mut self, name: &str, spec: Value) {
+        let cohort = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": name}, "spec": spec,
+        });
+        self.index.set_cohort(read(cohort), NOW);
+    }
+
     /// A Job that its webhook suspended: pods of one core each.
     fn create(&mut self, number: u32, pods: u32) -> Value {
         self.see(json!({
@@ -115,6 +123,12 @@ impl Scene {
         }
         for queue in changes.local_queues {
             queue.show(&self.index, &self.metrics);
+        }
+        self.metrics
+            .board
+            .keep_cohorts(|name| self.index.engine().has_cohort(name));
+        for cohort in changes.cohorts {
+            show_cohort(&cohort, &self.index, &self.metrics);
         }
         for notice in self.index.take_notices() {
             self.metrics.count(&notice, role(true));
@@ -194,6 +208,110 @@ fn a_cluster_queue_is_shown_in_the_cohort_that_it_names_now() {
         );
         assert_eq!(info, [wanted]);
     }
+}
+
+/// A ClusterQueue of two cores in cohort `team` below `all`; `weight` in fair sharing, which decides.
+fn cohorts(weight: u32) -> Scene {
+    let mut scene = Scene::new();
+    let configuration = Configuration {
+        fair_sharing: Some(FairSharing::default()),
+        ..Configuration::default()
+    };
+    scene.index.set_configuration(configuration, NOW);
+    let quota = json!([{
+        "coveredResources": ["cpu"],
+        "flavors": [{"name": "any", "resources": [{"name": "cpu", "nominalQuota": 6}]}],
+    }]);
+    for (name, spec) in [
+        ("all", json!({})),
+        ("team", json!({"parentName": "all", "resourceGroups": quota})),
+    ] {
+        scene.set_cohort(name, spec);
+    }
+    let mut queue = cluster_queue(Some("team"));
+    queue["spec"]["fairSharing"] = json!({"weight": weight});
+    queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = json!(3);
+    scene.index.set_cluster_queue(read(queue), NOW);
+    scene
+}
+
+#[test]
+fn a_scrape_shows_what_is_borrowed_and_what_may_be_where_a_limit_that_is_not_set_is_infinite() {
+    let mut scene = cohorts(1);
+    let mut job = scene.create(1, 4);
+    scene.run(&mut job);
+    let text = scene.scrape();
+    assert_shows(
+        &text,
+        &[
+            r#"kueue_cluster_queue_nominal_quota{cluster_queue="cq",cohort="team",flavor="any",replica_role="leader",resource="cpu"} 2"#,
+            r#"kueue_cluster_queue_borrowing_limit{cluster_queue="cq",cohort="team",flavor="any",replica_role="leader",resource="cpu"} 3"#,
+            r#"kueue_cluster_queue_lending_limit{cluster_queue="cq",cohort="team",flavor="any",replica_role="leader",resource="cpu"} inf"#,
+            r#"kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="team",replica_role="leader",root_cohort="all"} 1"#,
+            r#"kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="team",replica_role="leader"} 250"#,
+            r#"kueue_cohort_info{cohort="team",parent_cohort="all",replica_role="leader",root_cohort="all"} 1"#,
+            r#"kueue_cohort_info{cohort="all",parent_cohort="",replica_role="leader",root_cohort="all"} 1"#,
+            r#"kueue_cohort_weighted_share{cohort="team",replica_role="leader"} 0"#,
+            r#"kueue_cohort_subtree_quota{cohort="team",flavor="any",replica_role="leader",resource="cpu"} 8"#,
+            r#"kueue_cohort_subtree_quota{cohort="all",flavor="any",replica_role="leader",resource="cpu"} 8"#,
+            r#"kueue_cohort_subtree_resource_reservations{cohort="all",flavor="any",replica_role="leader",resource="cpu"} 4"#,
+            r#"kueue_cohort_subtree_admitted_active_workloads{cohort="all",replica_role="leader"} 1"#,
+        ],
+    );
+}
+
+#[test]
+fn an_infinite_share_is_not_a_number() {
+    let mut scene = cohorts(0);
+    let mut job = scene.create(1, 4);
+    scene.run(&mut job);
+    let line = r#"kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="team",replica_role="leader"} NaN"#;
+    assert_shows(&scene.scrape(), &[line]);
+}
+
+#[test]
+fn a_cohort_is_shown_as_long_as_it_is_an_object_or_somebody_names_it() {
+    let mut scene = cohorts(1);
+    let info = |cohort: &str, parent: &str, root: &str| {
+        format!(
+            r#"kueue_cohort_info{{cohort="{cohort}",parent_cohort="{parent}",replica_role="leader",root_cohort="{root}"}} 1"#
+        )
+    };
+    assert_shows(&scene.scrape(), &[&info("team", "all", "all"), &info("all", "", "all")]);
+    scene.index.delete_cohort("team", NOW);
+    assert_shows(&scene.scrape(), &[&info("team", "", "team"), &info("all", "", "all")]);
+    scene.index.set_cluster_queue(read(cluster_queue(None)), NOW);
+    let text = scene.scrape();
+    assert!(!text.contains(r#"cohort="team""#), "{text}");
+    assert_shows(&text, &[&info("all", "", "all")]);
+    scene.index.delete_cohort("all", NOW);
+    assert!(!scene.scrape().contains("kueue_cohort_info"));
+}
+
+#[test]
+fn cohorts_in_a_circle_have_no_outermost_one() {
+    let mut scene = cohorts(1);
+    scene.set_cohort("all", json!({"parentName": "team"}));
+    let line =
+        r#"kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="team",replica_role="leader",root_cohort=""} 1"#;
+    assert_shows(&scene.scrape(), &[line]);
+}
+
+#[test]
+fn jobs_that_ask_for_the_same_count_as_one_kind_of_request() {
+    let mut scene = Scene::new();
+    let mut first = scene.create(1, 2);
+    for (number, pods) in [(2, 1), (3, 1), (4, 5)] {
+        scene.create(number, pods);
+    }
+    let hashes = |status: &str, count: u32| {
+        format!(
+            r#"kueue_pending_scheduling_hashes{{cluster_queue="cq",replica_role="leader",status="{status}"}} {count}"#
+        )
+    };
+    assert_shows(&scene.scrape(), &[&hashes("active", 3), &hashes("inadmissible", 0)]);
+    scene.run(&mut first);
+    assert_shows(&scene.scrape(), &[&hashes("active", 0), &hashes("inadmissible", 2)]);
 }
 
 #[test]

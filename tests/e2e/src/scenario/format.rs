@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_api::QuantityText;
-use sluice_api::labels::{MANAGED_NAMESPACE, MANAGED_NAMESPACE_VALUE, PRIORITY_CLASS, QUEUE_NAME};
+use sluice_api::configuration::{self, Configuration};
 
 use crate::jobs::Stage;
 
@@ -19,6 +19,8 @@ const NAMESPACE: &str = "team";
 pub struct Scenario {
     /// The file's name without its ending; the names of all its objects begin with it.
     pub name: String,
+    /// The Configuration file, if it needs one of its own.
+    pub config: Option<String>,
     /// What it begins with.
     pub objects: Vec<Object>,
     /// What happens then.
@@ -28,6 +30,8 @@ pub struct Scenario {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    config: Option<Value>,
     #[serde(default)]
     objects: Vec<Object>,
     steps: Vec<Step>,
@@ -47,6 +51,9 @@ pub struct Object {
     /// Its labels. A namespace is opted in beside them.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
     /// Its spec, as in the API.
     #[serde(default)]
     pub spec: Value,
@@ -56,11 +63,12 @@ pub struct Object {
 }
 
 /// Kinds that scenarios use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[allow(missing_docs)]
 pub enum Kind {
     Namespace,
     ResourceFlavor,
+    Cohort,
     ClusterQueue,
     LocalQueue,
     WorkloadPriorityClass,
@@ -72,6 +80,7 @@ impl Kind {
         match self {
             Self::Namespace => "Namespace",
             Self::ResourceFlavor => "ResourceFlavor",
+            Self::Cohort => "Cohort",
             Self::ClusterQueue => "ClusterQueue",
             Self::LocalQueue => "LocalQueue",
             Self::WorkloadPriorityClass => "WorkloadPriorityClass",
@@ -87,12 +96,26 @@ pub struct Step {
     pub create: Vec<NewJob>,
     /// Objects that are created or replaced.
     pub apply: Vec<Object>,
+    /// Objects that are changed in part.
+    pub change: Vec<Change>,
+    /// Objects that are deleted.
+    pub remove: Vec<Reference>,
     /// Jobs whose owner changes them.
     pub edit: Vec<Edit>,
-    /// Jobs whose pods succeed.
+    /// Jobs whose pods become ready.
+    pub ready: Vec<String>,
+    /// Jobs that lose a pod: its replacement is not ready.
+    pub lose: Vec<String>,
+    /// Jobs of which some pods succeed.
+    pub succeed: Vec<Succeed>,
+    /// Jobs whose pods all succeed.
     pub finish: Vec<String>,
     /// Jobs that are deleted.
     pub delete: Vec<String>,
+    /// Stopped Jobs whose lingering pods go at last.
+    pub gone: Vec<String>,
+    /// So much time passes.
+    pub seconds_pass: i64,
     /// Nobody knows which of the Jobs of this step come first: from now on Jobs are only counted.
     pub any_order: bool,
     /// What must be so afterwards.
@@ -111,6 +134,12 @@ pub struct NewJob {
     /// Its LocalQueue.
     #[serde(default = "default_queue")]
     pub queue: String,
+    /// Its labels, beside those of its queue and class.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
     /// Its WorkloadPriorityClass.
     pub priority_class: Option<String>,
     /// Parallelism and completions.
@@ -123,6 +152,12 @@ pub struct NewJob {
     /// Fields of the pod spec that are set or replaced.
     #[serde(default)]
     pub pod: BTreeMap<String, Value>,
+    /// Its pods are not ready before a step says so.
+    #[serde(default)]
+    pub slow: bool,
+    /// Its pods do not go before a step says so.
+    #[serde(default)]
+    pub lingers: bool,
 }
 
 /// A change of a Job by its owner.
@@ -133,6 +168,44 @@ pub struct Edit {
     pub job: String,
     /// A merge patch.
     pub patch: Value,
+}
+
+/// Names an object that is no Job.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name, without the scenario's.
+    pub name: String,
+    /// The namespace of a LocalQueue.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+}
+
+/// A change of an object that is no Job.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name, without the scenario's.
+    pub name: String,
+    /// The namespace of a LocalQueue.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// A merge patch.
+    pub patch: Value,
+}
+
+/// Some pods of a Job succeed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Succeed {
+    /// Which Job.
+    pub job: String,
+    /// How many of its pods.
+    pub pods: i64,
 }
 
 /// What must be so. What is not named may be anything.
@@ -159,6 +232,14 @@ pub struct ExpectJob {
     pub flavors: Option<BTreeMap<String, String>>,
     /// The kind of reason why it waits.
     pub why: Option<String>,
+    /// Why it was stopped last, as long as it has not been admitted again: `Preempted/InClusterQueue`.
+    pub evicted: Option<String>,
+    /// How often it was stopped.
+    pub evictions: Option<u64>,
+    /// How many pods it was admitted with.
+    pub pods: Option<i64>,
+    /// Its `spec.parallelism`.
+    pub parallelism: Option<i64>,
 }
 
 /// What must be so of a ClusterQueue, as its status tells.
@@ -175,6 +256,10 @@ pub struct ExpectQueue {
     pub reserving: Option<i32>,
     /// What is held, by flavor and resource.
     pub reserved: BTreeMap<String, BTreeMap<String, QuantityText>>,
+    /// How much of that is borrowed.
+    pub borrowed: BTreeMap<String, BTreeMap<String, QuantityText>>,
+    /// Its weighted share.
+    pub share: Option<i64>,
 }
 
 /// A [`Stage`], as files name it.
@@ -208,6 +293,14 @@ fn default_queue() -> String {
 
 fn one() -> u32 {
     1
+}
+
+/// The fields of a scenario's `config` as a file.
+fn configuration_file(mut fields: Value) -> Result<String> {
+    ensure!(fields.is_object(), "config is no map");
+    fields["apiVersion"] = "config.kueue.x-k8s.io/v1beta2".into();
+    fields["kind"] = "Configuration".into();
+    Ok(fields.to_string())
 }
 
 fn folder() -> PathBuf {
@@ -249,9 +342,14 @@ impl Scenario {
     /// # Errors
     /// It is malformed, names what it does not have, or hangs on the order of uids.
     pub fn read(name: &str, text: &str) -> Result<Self> {
-        let File { mut objects, steps } = serde_saphyr::from_str(text).context("malformed scenario")?;
+        let File {
+            config,
+            mut objects,
+            steps,
+        } = serde_saphyr::from_str(text).context("malformed scenario")?;
         let mut scenario = Self {
             name: name.to_owned(),
+            config: config.map(configuration_file).transpose()?,
             objects: Vec::new(),
             steps,
         };
@@ -281,7 +379,17 @@ impl Scenario {
         objects.splice(0..0, missing);
     }
 
+    /// What its Configuration file says.
+    ///
+    /// # Errors
+    /// There is something wrong in it.
+    pub fn configuration(&self) -> Result<Configuration> {
+        let text = self.config.as_deref().unwrap_or_default();
+        configuration::parse(text).map_err(|errors| anyhow::anyhow!("malformed config: {errors:?}"))
+    }
+
     fn check(&self) -> Result<()> {
+        self.configuration()?;
         ensure!(
             self.steps.last().is_some_and(|step| !step.expect.is_empty()),
             "the last step expects nothing"
@@ -334,86 +442,6 @@ impl Scenario {
             .map(|one| self.full(&one.name))
             .collect()
     }
-
-    /// The manifest of an object.
-    pub fn manifest(&self, object: &Object) -> Value {
-        let mut metadata = json!({"name": self.full(&object.name), "labels": object.labels});
-        let mut spec = object.spec.clone();
-        match object.kind {
-            Kind::Namespace => {
-                metadata["labels"][MANAGED_NAMESPACE] = json!(MANAGED_NAMESPACE_VALUE);
-                return json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
-            }
-            Kind::LocalQueue => {
-                // LocalQueues have a namespace of their own; only what is cluster-wide needs a name of its own.
-                metadata["name"] = json!(object.name);
-                metadata["namespace"] = json!(self.full(&object.namespace));
-                self.make_full(&mut spec, "/clusterQueue");
-            }
-            Kind::ClusterQueue => {
-                for group in 0..count(&spec, "/resourceGroups") {
-                    for flavor in 0..count(&spec, &format!("/resourceGroups/{group}/flavors")) {
-                        self.make_full(&mut spec, &format!("/resourceGroups/{group}/flavors/{flavor}/name"));
-                    }
-                }
-            }
-            Kind::ResourceFlavor | Kind::WorkloadPriorityClass => {}
-        }
-        let mut manifest = json!({
-            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": object.kind.as_str(), "metadata": metadata,
-        });
-        if let Some(value) = object.value {
-            manifest["value"] = json!(value);
-        } else {
-            manifest["spec"] = if spec.is_null() { json!({}) } else { spec };
-        }
-        manifest
-    }
-
-    fn make_full(&self, value: &mut Value, pointer: &str) {
-        if let Some(Value::String(name)) = value.pointer_mut(pointer) {
-            *name = self.full(name);
-        }
-    }
-
-    /// The manifest of a Job. Its pods run until a step finishes it.
-    pub fn job_manifest(&self, job: &NewJob) -> Value {
-        let mut labels = json!({QUEUE_NAME: job.queue});
-        if let Some(class) = &job.priority_class {
-            labels[PRIORITY_CLASS] = json!(self.full(class));
-        }
-        let mut resources = json!({});
-        if let Some(limits) = &job.limits {
-            resources["limits"] = json!(limits);
-        }
-        match &job.requests {
-            Some(requests) => resources["requests"] = json!(requests),
-            None if job.limits.is_none() => resources["requests"] = json!({"cpu": "1"}),
-            None => {}
-        }
-        let mut pod = json!({
-            "restartPolicy": "Never",
-            "containers": [{"name": "main", "image": "example.com/work:1", "resources": resources}],
-        });
-        for (field, value) in &job.pod {
-            pod[field] = value.clone();
-        }
-        json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"namespace": self.full(&job.namespace), "name": job.job, "labels": labels},
-            "spec": {
-                "parallelism": job.pods, "completions": job.pods,
-                "template": {
-                    "metadata": {"annotations": {"testkit.sluice.internal/run-for": "24h"}},
-                    "spec": pod,
-                },
-            },
-        })
-    }
-}
-
-fn count(value: &Value, pointer: &str) -> usize {
-    value.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 impl Object {
@@ -423,6 +451,7 @@ impl Object {
             name: name.to_owned(),
             namespace: default_namespace(),
             labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
             spec: Value::Null,
             value: None,
         }
@@ -446,12 +475,15 @@ impl Step {
             }
         }
         let edited = self.edit.iter().map(|edit| &edit.job);
+        let edited = edited.chain(self.succeed.iter().map(|some| &some.job));
         let expected = self.expect.jobs.keys().chain(self.expect.admitted.iter().flatten());
-        for name in edited.chain(&self.finish).chain(&self.delete).chain(expected) {
+        let lists = [&self.ready, &self.lose, &self.finish, &self.delete, &self.gone];
+        let touched: Vec<&String> = edited.chain(lists.into_iter().flatten()).collect();
+        for name in touched.iter().copied().chain(expected) {
             ensure!(jobs.contains(name), "there is no Job {name} yet");
         }
         let named = !self.expect.jobs.is_empty() || self.expect.admitted.is_some();
-        let touched = !(self.edit.is_empty() && self.finish.is_empty() && self.delete.is_empty());
+        let touched = !touched.is_empty();
         ensure!(
             !*any_order || !named && !touched,
             "after anyOrder a step may only count Jobs, never name one"

@@ -3,7 +3,7 @@
 //! Every scenario is played in several ways that a real cluster could take as well: uids rising or falling, the Jobs
 //! of a step in either order, decided on one by one or together. A scenario that ends differently is refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::jiff::Timestamp;
@@ -13,7 +13,7 @@ use sluice_engine::{LocalQueueKey, Time, Uid};
 use sluice_index::{Answer, Index, Reign, WantedStatus};
 use sluice_jobs::view::JobView;
 
-use super::format::{Kind, NewJob, Object, Scenario, Step};
+use super::format::{Change, Kind, NewJob, Object, Reference, Scenario, Step, Succeed};
 use super::seen::{Seen, SeenJob, SeenQueue};
 
 /// 2026-01-01T00:00:00Z in milliseconds.
@@ -77,12 +77,16 @@ struct Memory<'a> {
     index: Index,
     /// Jobs as the API server stores them, by name.
     jobs: BTreeMap<String, Value>,
-    cluster_queues: BTreeSet<String>,
-    local_queues: BTreeSet<LocalQueueKey>,
+    /// Objects that are no Jobs, by kind, namespace and name as the file has them.
+    objects: BTreeMap<ObjectKey, Value>,
     version: u64,
     created: u64,
     now: i64,
+    /// When time alone changes something.
+    next: Option<Time>,
 }
+
+type ObjectKey = (Kind, String, String);
 
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
     serde_json::from_value(value.clone()).with_context(|| format!("cannot be read: {value}"))
@@ -95,12 +99,13 @@ impl<'a> Memory<'a> {
             way,
             index: Index::new("sluice-system"),
             jobs: BTreeMap::new(),
-            cluster_queues: BTreeSet::new(),
-            local_queues: BTreeSet::new(),
+            objects: BTreeMap::new(),
             version: 1,
             created: 0,
             now: START,
+            next: None,
         };
+        cluster.index.set_configuration(scenario.configuration()?, Time(START));
         cluster.index.begin_reign(Reign { term: 1, barrier: 1 }, Time(START));
         for object in &scenario.objects {
             cluster.apply(object)?;
@@ -116,23 +121,61 @@ impl<'a> Memory<'a> {
     fn step(&mut self, step: &Step) -> Result<()> {
         // Creation times have whole seconds: each step has one of its own.
         self.now += 1_000;
+        self.change_objects(step)?;
         let mut jobs: Vec<&NewJob> = step.create.iter().collect();
-        let mut finished: Vec<&String> = step.finish.iter().collect();
         if self.way.reversed {
             jobs.reverse();
-            finished.reverse();
-        }
-        for object in &step.apply {
-            self.apply(object)?;
-            self.settle_between()?;
         }
         for job in jobs {
             self.create(job)?;
             self.settle_between()?;
         }
         for edit in &step.edit {
-            self.edit(&edit.job, &edit.patch)?;
+            self.edit(&edit.job, &self.scenario.edit(edit))?;
             self.settle_between()?;
+        }
+        self.change_pods(step)?;
+        self.settle()?;
+        self.pass_time(step.seconds_pass)
+    }
+
+    fn change_objects(&mut self, step: &Step) -> Result<()> {
+        for object in &step.apply {
+            self.apply(object)?;
+            self.settle_between()?;
+        }
+        for change in &step.change {
+            self.change(change)?;
+            self.settle_between()?;
+        }
+        for reference in &step.remove {
+            self.remove(reference)?;
+            self.settle_between()?;
+        }
+        Ok(())
+    }
+
+    fn change_pods(&mut self, step: &Step) -> Result<()> {
+        for job in &step.ready {
+            self.report(job, |job| job["status"]["ready"] = job["status"]["active"].clone())?;
+        }
+        for job in &step.lose {
+            self.report(job, |job| {
+                // The replacement is active, and not ready.
+                add(&mut job["status"]["ready"], -1);
+                add(&mut job["status"]["failed"], 1);
+            })?;
+        }
+        for Succeed { job, pods } in &step.succeed {
+            self.report(job, |job| {
+                for (field, change) in [("active", -pods), ("ready", -pods), ("succeeded", *pods)] {
+                    add(&mut job["status"][field], change);
+                }
+            })?;
+        }
+        let mut finished: Vec<&String> = step.finish.iter().collect();
+        if self.way.reversed {
+            finished.reverse();
         }
         for job in finished {
             self.finish(job)?;
@@ -142,31 +185,61 @@ impl<'a> Memory<'a> {
             self.delete(job)?;
             self.settle_between()?;
         }
-        self.settle()
+        for job in &step.gone {
+            self.report(job, |job| job["status"]["terminating"] = json!(0))?;
+        }
+        Ok(())
     }
 
     fn apply(&mut self, object: &Object) -> Result<()> {
-        let mut manifest = self.scenario.manifest(object);
+        let key = (object.kind, object.namespace.clone(), object.name.clone());
+        self.store(key, self.scenario.manifest(object))
+    }
+
+    fn change(&mut self, change: &Change) -> Result<()> {
+        let key = (change.kind, change.namespace.clone(), change.name.clone());
+        let mut object = self
+            .objects
+            .get(&key)
+            .with_context(|| format!("there is no {key:?}"))?
+            .clone();
+        json_patch::merge(&mut object, &self.scenario.change(change));
+        self.store(key, object)
+    }
+
+    /// The API server stores an object and the watch shows it.
+    fn store(&mut self, key: ObjectKey, mut object: Value) -> Result<()> {
         self.version += 1;
-        manifest["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let now = self.now();
-        match object.kind {
+        match key.0 {
             Kind::Namespace => {
-                let labels = read(&manifest["metadata"]["labels"])?;
-                self.index.set_namespace(&self.scenario.full(&object.name), labels, now);
+                let labels = read(&object["metadata"]["labels"])?;
+                self.index.set_namespace(&self.scenario.full(&key.2), labels, now);
                 self.index.update_ledger(now);
             }
-            Kind::ResourceFlavor => self.index.set_flavor(read(&manifest)?, now),
-            Kind::ClusterQueue => {
-                self.cluster_queues.insert(self.scenario.full(&object.name));
-                self.index.set_cluster_queue(read(&manifest)?, now);
-            }
-            Kind::LocalQueue => {
-                let namespace = self.scenario.full(&object.namespace);
-                self.local_queues.insert(LocalQueueKey::new(&*namespace, &*object.name));
-                self.index.set_local_queue(read(&manifest)?, now);
-            }
-            Kind::WorkloadPriorityClass => self.index.set_workload_priority_class(&read(&manifest)?, now),
+            Kind::ResourceFlavor => self.index.set_flavor(read(&object)?, now),
+            Kind::Cohort => self.index.set_cohort(read(&object)?, now),
+            Kind::ClusterQueue => self.index.set_cluster_queue(read(&object)?, now),
+            Kind::LocalQueue => self.index.set_local_queue(read(&object)?, now),
+            Kind::WorkloadPriorityClass => self.index.set_workload_priority_class(&read(&object)?, now),
+        }
+        self.objects.insert(key, object);
+        Ok(())
+    }
+
+    fn remove(&mut self, reference: &Reference) -> Result<()> {
+        let Reference { kind, name, namespace } = reference;
+        let key = (*kind, namespace.clone(), name.clone());
+        ensure!(self.objects.remove(&key).is_some(), "there is no {key:?}");
+        let (full, now) = (self.scenario.full(name), self.now());
+        match kind {
+            Kind::Namespace => bail!("a Namespace cannot be removed by a scenario"),
+            Kind::ResourceFlavor => self.index.delete_flavor(&full),
+            Kind::Cohort => self.index.delete_cohort(&full, now),
+            Kind::ClusterQueue => self.index.delete_cluster_queue(&full),
+            Kind::LocalQueue => self.index.delete_local_queue(&self.scenario.full(namespace), name),
+            Kind::WorkloadPriorityClass => self.index.delete_workload_priority_class(&full, now),
         }
         Ok(())
     }
@@ -184,7 +257,6 @@ impl<'a> Memory<'a> {
         metadata["uid"] = json!(format!("00000000-0000-4000-8000-{uid:012x}"));
         metadata["generation"] = json!(1);
         metadata["creationTimestamp"] = json!(Timestamp::from_second(self.now / 1_000)?.to_string());
-        metadata["annotations"] = json!({});
         manifest["spec"]["suspend"] = json!(true);
         self.jobs.insert(job.job.clone(), manifest);
         self.control(&job.job)?;
@@ -227,17 +299,34 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    /// What the Job controller makes of it.
+    /// The Job controller reports what became of the pods of a Job.
+    fn report(&mut self, name: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+        change(self.stored(name)?);
+        self.show(name)?;
+        self.settle_between()
+    }
+
+    /// What the Job controller makes of it once it was started or stopped.
     fn control(&mut self, name: &str) -> Result<()> {
         let now = Timestamp::from_second(self.now / 1_000)?.to_string();
+        let NewJob { slow, lingers, .. } = *self.scenario.job(name)?;
         let job = self.stored(name)?;
         let suspended = job["spec"]["suspend"] == true;
         let word = if suspended { "True" } else { "False" };
+        if job["status"]["conditions"][0]["status"] == word {
+            return Ok(());
+        }
+        let stopped = job["status"]["active"].clone();
         let condition = json!({"type": "Suspended", "status": word, "lastTransitionTime": now});
         job["status"] = json!({"conditions": [condition]});
         if !suspended {
             job["status"]["active"] = job["spec"]["parallelism"].clone();
             job["status"]["startTime"] = json!(now);
+            if !slow {
+                job["status"]["ready"] = job["spec"]["parallelism"].clone();
+            }
+        } else if lingers {
+            job["status"]["terminating"] = stopped;
         }
         Ok(())
     }
@@ -271,13 +360,13 @@ impl<'a> Memory<'a> {
             // Each write has a time of its own, so that the records tell the order.
             self.now += 1;
             let now = self.now();
-            self.index.pass(now, usize::MAX);
+            self.next = self.index.pass(now, usize::MAX);
             if let Some(write) = self.index.next_write(now) {
                 self.carry_out(&write)?;
             } else if let Some(at) = self.index.next_deadline(None, false, true) {
-                self.now = self.now.max(at.0);
-                if let Some(probe) = self.index.next_probe(self.now()) {
-                    self.index.probed(probe.unit, probe.epoch, Some(false), self.now());
+                // The pause before a pod list is no time of the scenario.
+                if let Some(probe) = self.index.next_probe(at) {
+                    self.index.probed(probe.unit, probe.epoch, Some(false), now);
                 }
             } else {
                 self.index
@@ -288,6 +377,17 @@ impl<'a> Memory<'a> {
             }
         }
         bail!("it never comes to rest")
+    }
+
+    /// Lets time go on, from one instant at which it changes something to the next.
+    fn pass_time(&mut self, seconds: i64) -> Result<()> {
+        let end = self.now.saturating_add(seconds.saturating_mul(1_000));
+        while let Some(at) = self.next.filter(|at| at.0 <= end) {
+            self.now = self.now.max(at.0);
+            self.settle()?;
+        }
+        self.now = self.now.max(end);
+        self.settle()
     }
 
     /// The API server stores a write and answers; then the Job controller acts and the watch tells.
@@ -312,28 +412,36 @@ impl<'a> Memory<'a> {
             let job = SeenJob::of(self.scenario, &read(job)?, why.into_iter().collect())?;
             seen.jobs.insert(name.clone(), job);
         }
-        for queue in &self.cluster_queues {
+        for (kind, namespace, name) in self.objects.keys() {
             // The stored object has no status, so the wanted one is always news.
-            let wanted = self.index.wanted_cluster_queue_status(queue, self.now());
-            let Some(WantedStatus::ClusterQueue { status, .. }) = wanted else {
-                bail!("{queue} has no status")
-            };
-            seen.queues.insert(
-                self.scenario.short(queue).to_owned(),
-                SeenQueue::of(self.scenario, &status),
-            );
-        }
-        for key in &self.local_queues {
-            let wanted = self.index.wanted_local_queue_status(key, self.now());
-            let Some(WantedStatus::LocalQueue { status, .. }) = wanted else {
-                bail!("{key:?} has no status")
-            };
-            let name = (self.scenario.short(&key.namespace).to_owned(), key.name.to_string());
-            seen.local_queues
-                .insert(name, SeenQueue::of_local(self.scenario, &status));
+            let now = self.now();
+            match kind {
+                Kind::ClusterQueue => {
+                    let wanted = self.index.wanted_cluster_queue_status(&self.scenario.full(name), now);
+                    let Some(WantedStatus::ClusterQueue { status, .. }) = wanted else {
+                        bail!("ClusterQueue {name} has no status")
+                    };
+                    seen.queues.insert(name.clone(), SeenQueue::of(self.scenario, &status));
+                }
+                Kind::LocalQueue => {
+                    let key = LocalQueueKey::new(&*self.scenario.full(namespace), &**name);
+                    let wanted = self.index.wanted_local_queue_status(&key, now);
+                    let Some(WantedStatus::LocalQueue { status, .. }) = wanted else {
+                        bail!("LocalQueue {name} has no status")
+                    };
+                    let key = (namespace.clone(), name.clone());
+                    seen.local_queues
+                        .insert(key, SeenQueue::of_local(self.scenario, &status));
+                }
+                _ => {}
+            }
         }
         Ok(seen)
     }
+}
+
+fn add(number: &mut Value, change: i64) {
+    *number = json!(number.as_i64().unwrap_or(0).saturating_add(change));
 }
 
 fn next_generation(job: &mut Value) {

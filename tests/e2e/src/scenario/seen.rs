@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
 use sluice_api::QuantityText;
 use sluice_api::conditions::{ACTIVE, TRUE};
-use sluice_api::v1beta2::{ClusterQueueStatus, LocalQueueStatus};
+use sluice_api::v1beta2::{ClusterQueueStatus, FlavorUsage, LocalQueueStatus, ResourceUsage};
 
 use super::format::{Expect, ExpectJob, ExpectQueue, Scenario, StageName};
 use crate::jobs::{record, stage};
@@ -34,6 +35,14 @@ pub struct SeenJob {
     pub admitted_at: Option<String>,
     /// Kinds of reasons why it waits: of the present one in memory, of every event so far on a real cluster.
     pub why: BTreeSet<String>,
+    /// Why it was stopped last, as long as it waits: reason and cause.
+    pub evicted: Option<String>,
+    /// How often it was stopped.
+    pub evictions: u64,
+    /// How many pods it was admitted with.
+    pub pods: Option<i64>,
+    /// Its `spec.parallelism`.
+    pub parallelism: Option<i64>,
 }
 
 /// What the status of a ClusterQueue or LocalQueue says.
@@ -48,8 +57,15 @@ pub struct SeenQueue {
     /// Jobs whose admission is written.
     pub admitted: i32,
     /// What is held, by flavor and resource.
-    pub reserved: BTreeMap<String, BTreeMap<String, QuantityText>>,
+    pub reserved: Amounts,
+    /// How much of that is borrowed, where something is.
+    pub borrowed: Amounts,
+    /// Its weighted share, where shares count.
+    pub share: Option<i64>,
 }
+
+/// Amounts by flavor and resource.
+type Amounts = BTreeMap<String, BTreeMap<String, QuantityText>>;
 
 impl SeenJob {
     /// Reads a Job.
@@ -68,12 +84,22 @@ impl SeenJob {
                 scenario.short(flavor.as_str().unwrap_or_default()).to_owned(),
             )
         });
-        let admitted_at = record["admittedAt"].as_str().map(str::to_owned);
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let evicted = text(&record["eviction"]["reason"]).map(|reason| match text(&record["eviction"]["cause"]) {
+            Some(cause) => format!("{reason}/{cause}"),
+            None => reason,
+        });
         Ok(Self {
             stage,
             flavors: flavors.collect(),
-            admitted_at,
+            admitted_at: text(&record["admittedAt"]),
             why,
+            evicted,
+            evictions: record["evictions"].as_u64().unwrap_or(0),
+            pods: record["podSets"][0]["count"]
+                .as_i64()
+                .filter(|_| stage != StageName::Held),
+            parallelism: job.spec.as_ref().and_then(|spec| spec.parallelism).map(i64::from),
         })
     }
 }
@@ -81,19 +107,14 @@ impl SeenJob {
 impl SeenQueue {
     /// Reads the status of a ClusterQueue.
     pub fn of(scenario: &Scenario, status: &ClusterQueueStatus) -> Self {
-        let reserved = status.flavors_reservation.iter().map(|flavor| {
-            let resources = flavor
-                .resources
-                .iter()
-                .map(|resource| (resource.name.clone(), resource.total.clone()));
-            (scenario.short(&flavor.name).to_owned(), resources.collect())
-        });
         Self {
             active: active(&status.conditions),
             pending: status.pending_workloads,
             reserving: status.reserving_workloads,
             admitted: status.admitted_workloads,
-            reserved: reserved.collect(),
+            reserved: amounts(scenario, &status.flavors_reservation, |resource| &resource.total),
+            borrowed: borrowed(scenario, &status.flavors_reservation),
+            share: status.fair_sharing.as_ref().map(|share| share.weighted_share),
         }
     }
 
@@ -112,8 +133,28 @@ impl SeenQueue {
             reserving: status.reserving_workloads,
             admitted: status.admitted_workloads,
             reserved: reserved.collect(),
+            ..Self::default()
         }
     }
+}
+
+fn amounts(scenario: &Scenario, usage: &[FlavorUsage], amount: impl Fn(&ResourceUsage) -> &QuantityText) -> Amounts {
+    let flavors = usage.iter().map(|flavor| {
+        let resources = flavor.resources.iter();
+        let resources = resources.map(|resource| (resource.name.clone(), amount(resource).clone()));
+        (scenario.short(&flavor.name).to_owned(), resources.collect())
+    });
+    flavors.collect()
+}
+
+fn borrowed(scenario: &Scenario, usage: &[FlavorUsage]) -> Amounts {
+    let mut borrowed = amounts(scenario, usage, |resource| &resource.borrowed);
+    let is_zero = |amount: &QuantityText| amount.parse().ok() == zero().parse().ok();
+    for resources in borrowed.values_mut() {
+        resources.retain(|_, amount| !is_zero(amount));
+    }
+    borrowed.retain(|_, resources| !resources.is_empty());
+    borrowed
 }
 
 fn active(conditions: &[Condition]) -> Option<(bool, String)> {
@@ -157,11 +198,17 @@ impl Seen {
         Ok(())
     }
 
-    fn outcome(&self) -> Vec<(&String, StageName, &BTreeMap<String, String>)> {
-        self.jobs
-            .iter()
-            .map(|(name, job)| (name, job.stage, &job.flavors))
-            .collect()
+    /// The Jobs without what no two ways have in common.
+    fn outcome(&self) -> BTreeMap<&String, SeenJob> {
+        let outcome = self.jobs.iter().map(|(name, job)| {
+            let job = SeenJob {
+                admitted_at: None,
+                why: BTreeSet::new(),
+                ..job.clone()
+            };
+            (name, job)
+        });
+        outcome.collect()
     }
 
     /// Compares with what a step expects.
@@ -215,7 +262,7 @@ impl Seen {
                 job.why
             );
         }
-        Ok(())
+        job.meets(name, wanted)
     }
 
     /// The listed Jobs and no others were admitted, none before the one listed ahead of it.
@@ -238,6 +285,43 @@ impl Seen {
             .filter(|name| time(name).is_some() && !order.contains(name))
             .collect();
         ensure!(others.is_empty(), "others were admitted too: {others:?}");
+        Ok(())
+    }
+}
+
+impl SeenJob {
+    fn meets(&self, name: &str, wanted: &ExpectJob) -> Result<()> {
+        if wanted.evicted.is_some() {
+            ensure!(
+                self.evicted == wanted.evicted,
+                "Job {name} was stopped because of {:?}, not {:?}",
+                self.evicted,
+                wanted.evicted
+            );
+        }
+        if let Some(times) = wanted.evictions {
+            ensure!(
+                self.evictions == times,
+                "Job {name} was stopped {} times, not {times}",
+                self.evictions
+            );
+        }
+        if wanted.pods.is_some() {
+            ensure!(
+                self.pods == wanted.pods,
+                "Job {name} was admitted with {:?} pods, not {:?}",
+                self.pods,
+                wanted.pods
+            );
+        }
+        if wanted.parallelism.is_some() {
+            ensure!(
+                self.parallelism == wanted.parallelism,
+                "Job {name} has parallelism {:?}, not {:?}",
+                self.parallelism,
+                wanted.parallelism
+            );
+        }
         Ok(())
     }
 }
@@ -271,16 +355,34 @@ impl SeenQueue {
                 self.reserving
             );
         }
-        for (flavor, resources) in &wanted.reserved {
-            for (resource, wanted) in resources {
-                let held = self.reserved.get(flavor).and_then(|held| held.get(resource));
-                let same = held.is_some_and(|held| held.parse().ok() == wanted.parse().ok());
-                ensure!(
-                    same,
-                    "ClusterQueue {name} holds {held:?} of {resource} in {flavor}, not {wanted}"
-                );
-            }
+        if wanted.share.is_some() {
+            ensure!(
+                self.share == wanted.share,
+                "ClusterQueue {name} has the share {:?}, not {:?}",
+                self.share,
+                wanted.share
+            );
         }
-        Ok(())
+        meet_amounts(name, "holds", &self.reserved, &wanted.reserved)?;
+        meet_amounts(name, "borrows", &self.borrowed, &wanted.borrowed)
     }
+}
+
+fn zero() -> QuantityText {
+    QuantityText::from("0")
+}
+
+/// What is not held or borrowed at all is zero.
+fn meet_amounts(name: &str, verb: &str, all: &Amounts, wanted: &Amounts) -> Result<()> {
+    for (flavor, resources) in wanted {
+        for (resource, wanted) in resources {
+            let amount = all.get(flavor).and_then(|amounts| amounts.get(resource));
+            let amount = amount.cloned().unwrap_or_else(zero);
+            ensure!(
+                amount.parse().ok() == wanted.parse().ok(),
+                "ClusterQueue {name} {verb} {amount} of {resource} in {flavor}, not {wanted}"
+            );
+        }
+    }
+    Ok(())
 }

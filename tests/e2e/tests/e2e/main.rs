@@ -11,5 +11,6 @@ mod policies;
 mod queue_webhook;
 mod release;
 mod scenarios;
+mod turns;
 mod webhook_rules;
 mod world;

@@ -1,25 +1,30 @@
-//! Every scenario again, on the shared plane: it must show after each step what the engine alone showed.
+//! Every scenario again, on a real plane: it must show after each step what the engine alone showed.
+//!
+//! All that have no Configuration of their own are played on the plane that most tests share, the others on a second one:
+//! those of one Configuration together, and between two of them its scheduler is started anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
 use sluice_api::conditions::ACTIVE;
 use sluice_api::v1beta2::{ClusterQueue, LocalQueue};
 use sluice_e2e::for_each_scenario;
 use sluice_e2e::jobs::{Stage, stage};
 use sluice_e2e::manifests;
-use sluice_e2e::scenario::format::{Kind, Scenario, Step};
+use sluice_e2e::scenario::format::{Kind, Reference, Scenario, Step};
 use sluice_e2e::scenario::pure;
 use sluice_e2e::scenario::seen::{Seen, SeenJob, SeenQueue};
 use sluice_testkit::{Kubectl, eventually};
 
+use crate::turns;
 use crate::world::{PATIENCE, world};
 
 macro_rules! play {
@@ -37,7 +42,14 @@ for_each_scenario!(play);
 /// Plays a scenario on the shared plane.
 async fn play(scenario: &Scenario) -> Result<()> {
     let trace = pure::play(scenario)?;
-    let plane = &world().await?.plane;
+    let turn = match &scenario.config {
+        Some(config) => Some(turns::take(config).await?),
+        None => None,
+    };
+    let plane = match &turn {
+        Some(turn) => &turn.world.plane,
+        None => &world().await?.plane,
+    };
     let stand = Stand {
         scenario,
         kubectl: plane.kubectl(),
@@ -58,6 +70,10 @@ async fn play(scenario: &Scenario) -> Result<()> {
         })
         .await?;
     }
+    if turn.is_some() {
+        // A Job whose pods are not ready would hold up whoever plays next there.
+        stand.delete_all_jobs().await?;
+    }
     Ok(())
 }
 
@@ -70,20 +86,50 @@ struct Stand<'a> {
 
 impl Stand<'_> {
     async fn act(&self, step: &Step) -> Result<()> {
-        if !step.apply.is_empty() {
-            let objects = step.apply.iter().map(|object| self.scenario.manifest(object));
-            self.kubectl.apply(&manifests::list(objects)).await?;
-        }
+        self.change_objects(step).await?;
         if !step.create.is_empty() {
             self.until_the_next_second().await?;
             let jobs = step.create.iter().map(|job| self.scenario.job_manifest(job));
             self.kubectl.create(&manifests::list(jobs)).await?;
         }
         for edit in &step.edit {
-            let patch = Patch::Merge(&edit.patch);
-            self.jobs_of(&edit.job)?
+            let patch = Patch::Merge(self.scenario.edit(edit));
+            self.beside::<Job>(&edit.job)?
                 .patch(&edit.job, &PatchParams::default(), &patch)
                 .await?;
+        }
+        // Time passes by itself, and what it brings is waited for.
+        self.change_pods(step).await
+    }
+
+    async fn change_objects(&self, step: &Step) -> Result<()> {
+        if !step.apply.is_empty() {
+            let objects = step.apply.iter().map(|object| self.scenario.manifest(object));
+            self.kubectl.apply(&manifests::list(objects)).await?;
+        }
+        for change in &step.change {
+            let patch = self.scenario.change(change).to_string();
+            let object = self.named(change.kind, &change.name, &change.namespace);
+            let line = format!("patch {object} --type=merge -p");
+            let arguments: Vec<&str> = line.split(' ').chain([patch.as_str()]).collect();
+            self.kubectl.run(&arguments, "").await?.ok()?;
+        }
+        for Reference { kind, name, namespace } in &step.remove {
+            let object = self.named(*kind, name, namespace);
+            self.kubectl.line(&format!("delete {object}")).await?.ok()?;
+        }
+        Ok(())
+    }
+
+    async fn change_pods(&self, step: &Step) -> Result<()> {
+        for job in &step.ready {
+            self.make_ready(job).await?;
+        }
+        for job in &step.lose {
+            self.lose(job).await?;
+        }
+        for some in &step.succeed {
+            self.succeed(&some.job, some.pods).await?;
         }
         for job in &step.finish {
             self.finish(job).await?;
@@ -95,7 +141,34 @@ impl Stand<'_> {
                 .await?
                 .ok()?;
         }
+        for job in &step.gone {
+            let namespace = self.scenario.full(&self.scenario.job(job)?.namespace);
+            let pods = format!("-n {namespace} -l batch.kubernetes.io/job-name={job}");
+            self.kubectl
+                .line(&format!("delete pods {pods} --grace-period=0 --force"))
+                .await?
+                .ok()?;
+        }
         Ok(())
+    }
+
+    /// Clears up for whoever plays next on the same plane.
+    async fn delete_all_jobs(&self) -> Result<()> {
+        for namespace in self.scenario.namespaces() {
+            self.kubectl
+                .line(&format!("delete jobs --all -n {namespace}"))
+                .await?
+                .ok()?;
+        }
+        Ok(())
+    }
+
+    /// An object, as kubectl names it.
+    fn named(&self, kind: Kind, name: &str, namespace: &str) -> String {
+        match kind {
+            Kind::LocalQueue => format!("localqueue {name} -n {}", self.scenario.full(namespace)),
+            _ => format!("{} {}", kind.as_str().to_lowercase(), self.scenario.full(name)),
+        }
     }
 
     /// Creation times have whole seconds, and inside one of them uids decide: Jobs of different steps differ in theirs.
@@ -118,25 +191,84 @@ impl Stand<'_> {
         .await
     }
 
-    fn jobs_of(&self, job: &str) -> Result<Api<Job>> {
+    /// Objects in the namespace of a Job.
+    fn beside<K>(&self, job: &str) -> Result<Api<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
         Ok(Api::namespaced(
             self.client.clone(),
             &self.scenario.full(&self.scenario.job(job)?.namespace),
         ))
     }
 
+    /// Its pods become ready, all of them.
+    async fn make_ready(&self, name: &str) -> Result<()> {
+        let (jobs, pods) = (self.beside::<Job>(name)?, self.beside::<Pod>(name)?);
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": Timestamp::now().to_string()});
+        let ready = Patch::Merge(json!({"status": {"phase": "Running", "conditions": [ready]}}));
+        eventually(&format!("the pods of Job {name} are ready"), PATIENCE, || async {
+            for pod in pods.list(&of_job(name)).await? {
+                if phase(&pod) == "Pending" {
+                    pods.patch_status(&pod.name_any(), &PatchParams::default(), &ready)
+                        .await?;
+                }
+            }
+            let job = jobs.get(name).await?;
+            let (spec, status) = (job.spec.unwrap_or_default(), job.status.unwrap_or_default());
+            ensure!(status.ready == spec.parallelism, "{:?} are", status.ready);
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    /// One of its pods fails.
+    async fn lose(&self, name: &str) -> Result<()> {
+        let (jobs, pods) = (self.beside::<Job>(name)?, self.beside::<Pod>(name)?);
+        let running = pods
+            .list(&of_job(name))
+            .await?
+            .into_iter()
+            .find(|pod| phase(pod) == "Running");
+        let lost = running.with_context(|| format!("no pod of Job {name} runs"))?;
+        let failed = Patch::Merge(json!({"status": {"phase": "Failed", "conditions": null}}));
+        pods.patch_status(&lost.name_any(), &PatchParams::default(), &failed)
+            .await?;
+        eventually(&format!("Job {name} has lost a pod"), PATIENCE, || async {
+            let status = jobs.get(name).await?.status.unwrap_or_default();
+            ensure!(status.failed == Some(1), "{:?} have failed", status.failed);
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    /// So many of its pods succeed.
+    async fn succeed(&self, name: &str, count: i64) -> Result<()> {
+        let count = usize::try_from(count)?;
+        let pods = self.beside::<Pod>(name)?;
+        let what = format!("{count} pods of Job {name} run");
+        let running = eventually(&what, PATIENCE, || async {
+            let mut running = pods.list(&of_job(name)).await?.items;
+            running.retain(|pod| phase(pod) == "Running");
+            ensure!(running.len() >= count, "{} do", running.len());
+            anyhow::Ok(running)
+        })
+        .await?;
+        let succeeded = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        for pod in running.iter().take(count) {
+            pods.patch_status(&pod.name_any(), &PatchParams::default(), &succeeded)
+                .await?;
+        }
+        Ok(())
+    }
+
     /// Its pods succeed, all that the Job controller makes of it.
     async fn finish(&self, name: &str) -> Result<()> {
-        let jobs = self.jobs_of(name)?;
-        let pods: Api<Pod> = Api::namespaced(
-            self.client.clone(),
-            &self.scenario.full(&self.scenario.job(name)?.namespace),
-        );
-        let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
+        let (jobs, pods) = (self.beside::<Job>(name)?, self.beside::<Pod>(name)?);
         let succeeded = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
         eventually(&format!("the pods of Job {name} succeed"), PATIENCE, || async {
-            for pod in pods.list(&of_job).await? {
-                if pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Succeeded") {
+            for pod in pods.list(&of_job(name)).await? {
+                if phase(&pod) != "Succeeded" {
                     pods.patch_status(&pod.name_any(), &PatchParams::default(), &succeeded)
                         .await?;
                 }
@@ -209,6 +341,15 @@ impl Stand<'_> {
         }
         Ok(seen)
     }
+}
+
+fn of_job(name: &str) -> ListParams {
+    ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"))
+}
+
+fn phase(pod: &Pod) -> &str {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    phase.unwrap_or_default()
 }
 
 /// The status of a queue speaks of its present spec.

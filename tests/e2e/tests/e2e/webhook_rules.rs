@@ -70,6 +70,8 @@ impl Stage {
             job("going", "foreground", Some("default"), &suspended),
             job("going", "runs", Some("default"), &json!({})),
             finalized,
+            with_fewer_pods("opted-in"),
+            with_fewer_pods("other"),
         ] {
             admin.create(&job.to_string()).await?;
         }
@@ -150,6 +152,19 @@ fn job(namespace: &str, name: &str, queue: Option<&str>, spec: &Value) -> Value 
     if let (Some(target), Some(more)) = (job["spec"].as_object_mut(), spec.as_object()) {
         target.extend(more.clone());
     }
+    job
+}
+
+/// A Job of two pods, admitted with them while its owner asks for four.
+fn with_fewer_pods(namespace: &str) -> Value {
+    let mut job = job(
+        namespace,
+        "fewer",
+        Some("default"),
+        &json!({"suspend": true, "parallelism": 2}),
+    );
+    let record = json!({"v": 1, "term": 1, "uid": "", "state": "Admitted", "delta": {"parallelism": 4}});
+    job["metadata"]["annotations"] = json!({"sluice.internal/admission": record.to_string()});
     job
 }
 
@@ -255,6 +270,29 @@ async fn only_changes_of_what_is_pinned_are_asked_about() -> Result<()> {
         let output = stage.patch(&stage.tenant, "other", "plain", change).await?;
         let record = output.stderr.contains("jobs.sluice.internal' with binding");
         ensure!(record || asked(&output)? == expected, "{change}: {}", output.stderr);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_raised_number_of_pods_is_asked_about_where_fewer_were_admitted_than_asked_for() -> Result<()> {
+    let stage = stage().await?;
+    let parallelism = |number: i64| json!({"spec": {"parallelism": number}});
+    for (namespace, entry) in [("opted-in", BY_NAMESPACE), ("other", BY_LABEL)] {
+        for (number, expected) in [
+            (4, Asked::Entry(entry)),
+            (3, Asked::Entry(entry)),
+            (2, Asked::Nobody),
+            (1, Asked::Nobody),
+        ] {
+            let output = stage
+                .patch(&stage.tenant, namespace, "fewer", &parallelism(number))
+                .await?;
+            ensure!(asked(&output)? == expected, "{namespace} {number}: {}", output.stderr);
+        }
+        let completions = json!({"spec": {"completions": 4}});
+        let output = stage.patch(&stage.tenant, namespace, "fewer", &completions).await?;
+        ensure!(asked(&output)? == Asked::Entry(entry), "{namespace}: {}", output.stderr);
     }
     Ok(())
 }

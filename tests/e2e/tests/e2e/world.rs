@@ -34,32 +34,29 @@ pub(crate) async fn world() -> Result<&'static World> {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD
         .get_or_try_init(|| async {
-            let mut nodes = FakeNode::several(2);
-            nodes.push(
-                FakeNode::new("spot-1")
-                    .label("pool", "spot")
-                    .taint("spot=true:NoSchedule"),
-            );
-            nodes.push(FakeNode::new("reserved-1").label("pool", "reserved"));
-            let plane = Arc::new(
-                Plane::start(PlaneOptions {
-                    nodes,
-                    ..PlaneOptions::default()
-                })
-                .await?,
-            );
-            let sluice = Sluice::start(&plane).await?;
-            plane
-                .kubectl()
-                .apply(&manifests::flavor("any", json!({})).to_string())
+            let world = shared_world().await?;
+            world
+                .start_sluice(WebhookOptions::default(), SchedulerOptions::default())
                 .await?;
-            Ok(World {
-                plane,
-                sluice,
-                _turn: None,
-            })
+            Ok(world)
         })
         .await
+}
+
+/// A plane that many tests share; nothing of Sluice runs yet.
+pub(crate) async fn shared_world() -> Result<World> {
+    let mut nodes = FakeNode::several(2);
+    nodes.push(
+        FakeNode::new("spot-1")
+            .label("pool", "spot")
+            .taint("spot=true:NoSchedule"),
+    );
+    nodes.push(FakeNode::new("reserved-1").label("pool", "reserved"));
+    let options = PlaneOptions {
+        nodes,
+        ..PlaneOptions::default()
+    };
+    install(options, &json!({}), None).await
 }
 
 /// A plane of the caller's own, to be broken; nothing of Sluice runs yet.
@@ -70,6 +67,10 @@ pub(crate) async fn own_world(values: &Value) -> Result<World> {
 /// The same on a plane with these options.
 pub(crate) async fn own_world_on(options: PlaneOptions, values: &Value) -> Result<World> {
     let turn = OWN_PLANE.acquire().await?;
+    install(options, values, Some(turn)).await
+}
+
+async fn install(options: PlaneOptions, values: &Value, turn: Option<SemaphorePermit<'static>>) -> Result<World> {
     let plane = Arc::new(Plane::start(options).await?);
     let sluice = Sluice::install(&plane, values).await?;
     plane
@@ -79,7 +80,7 @@ pub(crate) async fn own_world_on(options: PlaneOptions, values: &Value) -> Resul
     Ok(World {
         plane,
         sluice,
-        _turn: Some(turn),
+        _turn: turn,
     })
 }
 

@@ -12,9 +12,9 @@ use pair::Pair;
 use worlds::{Step, a_history};
 pub(crate) use worlds::{an_event, furnished};
 
-/// About a thousand; the environment variable PROPTEST_CASES, 256 if unset, makes them more.
+/// Two thousand; the environment variable PROPTEST_CASES, 256 if unset, makes them more.
 fn cases() -> u32 {
-    ProptestConfig::default().cases * 4
+    ProptestConfig::default().cases.saturating_mul(8)
 }
 
 fn live(mut pair: Pair, (beginning, steps): (Vec<Event>, Vec<Step>)) -> Result<Pair, TestCaseError> {

@@ -1,0 +1,357 @@
+//! Whom a queue nominates in a cycle: its first unit that has an outcome. Whoever is ahead of it and has none is parked on
+//! the way: `docs/scheduling.md`, sections 2 and 5.
+
+use crate::assign::Plan;
+use crate::engine::Engine;
+use crate::parking::ClassKey;
+use crate::pass::Course;
+use crate::queue::{Queue, QueueId};
+use crate::ranked::Turn;
+use crate::report::WaitKind;
+use crate::search::{Found, Stuck};
+use crate::spec::{PodSetSpec, Reclaim};
+use crate::tree::Tree;
+use crate::victims::{Asker, Ground};
+
+/// The unit that a queue nominates in a cycle, and what would become of it.
+#[derive(Debug)]
+pub(crate) struct Nominee {
+    pub(crate) turn: Turn,
+    pub(crate) queue: QueueId,
+    pub(crate) class: ClassKey,
+    pub(crate) found: Found,
+    /// How many pods the pod set with a minimum is given, if fewer than it asks for.
+    pub(crate) reduced: Option<i64>,
+    /// It has no outcome and only holds back what its queue could not take back.
+    pub(crate) reserves: bool,
+}
+
+impl Engine {
+    /// The first unit of a queue that has an outcome. Whoever is ahead of it and has none is parked on the way.
+    pub(crate) fn nominate(&mut self, id: QueueId, course: &mut Course) -> Option<Nominee> {
+        let queue = self.queues.get(id)?;
+        if !queue.is_open() || course.closed.contains(&id) {
+            return None;
+        }
+        let strict = queue.is_strict();
+        loop {
+            let queue = self.queues.get(id)?;
+            let mut preemptors = queue.preemptors.keys().filter(|_| !strict).filter_map(|turn| {
+                let class = self.class_of_unit(turn.unit)?;
+                let known = queue.parking.class(class)?;
+                let askable = known.parked().is_none() && known.units.contains(turn);
+                (askable && !course.tried.contains(&turn.unit)).then_some((*turn, class))
+            });
+            let preemptor = preemptors.next();
+            let sticky = preemptor.is_some();
+            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict))?;
+            if self.room_is_gone(id, class) {
+                if let Some(queue) = self.queues.get_mut(id) {
+                    queue.parking.unstir(class);
+                }
+                continue;
+            }
+            self.counters.units_examined += 1;
+            match self.ask(id, turn, class) {
+                Ok((found, reduced)) => {
+                    return Some(Nominee {
+                        turn,
+                        queue: id,
+                        class,
+                        found,
+                        reduced,
+                        reserves: false,
+                    });
+                }
+                Err(stuck) => {
+                    if strict && let Some(nominee) = self.reserve(id, turn, class) {
+                        return Some(nominee);
+                    }
+                    if class.claims {
+                        self.rejoin(id, turn, class);
+                    } else if sticky && !self.is_first_of_class(id, class, turn) {
+                        course.tried.insert(turn.unit);
+                    } else {
+                        let mut stuck = *stuck;
+                        if strict {
+                            self.watch_for_reserve(id, class, &mut stuck);
+                        }
+                        self.park(id, class, stuck, strict);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a class was stirred by room that others have taken since.
+    fn room_is_gone(&self, id: QueueId, class: ClassKey) -> bool {
+        let Some(queue) = self.queues.get(id) else { return false };
+        let stirred = queue.parking.class(class).filter(|class| class.stirred);
+        let stuck = stirred.and_then(|class| class.stuck.as_ref());
+        let tree = queue.place.and_then(|(tree, _)| self.forest.trees.get(tree));
+        stuck
+            .zip(tree)
+            .is_some_and(|(stuck, tree)| !tree.has_room(&stuck.wakes))
+    }
+
+    /// Puts a unit that has no claim any more back among its likes.
+    fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassKey) {
+        if let Some(waiting) = self.units.waiting_mut(turn.unit) {
+            waiting.claims = false;
+        }
+        let plain = ClassKey { claims: false, ..class };
+        if let Some(queue) = self.queues.get_mut(id) {
+            queue.parking.remove(class, &turn);
+            queue.parking.insert(plain, turn);
+        }
+        self.touched.push(turn.uid);
+    }
+
+    fn is_first_of_class(&self, id: QueueId, class: ClassKey, turn: Turn) -> bool {
+        let class = self.queues.get(id).and_then(|queue| queue.parking.class(class));
+        class.is_some_and(|class| class.units.first() == Some(turn))
+    }
+
+    /// What would become of a unit, with fewer pods if need be.
+    fn ask(&mut self, id: QueueId, turn: Turn, class: ClassKey) -> Result<(Found, Option<i64>), Box<Stuck>> {
+        self.ensure_plan(id, class);
+        if let Some(kept) = self.ask_kept(id, turn, class) {
+            return Ok(kept);
+        }
+        let shape = self.shapes.get(class.shape);
+        let full = self.ask_plan(id, turn, class, None);
+        let Some(flexible) = shape.iter().position(|pod_set| pod_set.min_count.is_some()) else {
+            return full.map(|found| (found, None));
+        };
+        let stuck = match full {
+            Ok(found) => return Ok((found, None)),
+            Err(stuck) => stuck,
+        };
+        let pod_set = &shape[flexible];
+        let least = pod_set.min_count.unwrap_or(0).max(0);
+        if least >= pod_set.count {
+            return Err(stuck);
+        }
+        let (mut low, mut high) = (least, pod_set.count - 1);
+        // If nothing is found the fewest pods were asked for last, and what these lack is what is waited for.
+        let mut result = Err(stuck);
+        while low <= high {
+            let middle = low + (high - low) / 2;
+            let plan = self.reduced_plan(id, &shape, flexible, middle);
+            match self.ask_plan(id, turn, class, plan.as_ref()) {
+                Ok(found) => {
+                    result = Ok((found, Some(middle)));
+                    low = middle + 1;
+                }
+                Err(stuck) => {
+                    result = result.or(Err(stuck));
+                    high = middle - 1;
+                }
+            }
+        }
+        result
+    }
+
+    /// What a preemptor evicted others for, if it fits now.
+    fn ask_kept(&self, id: QueueId, turn: Turn, class: ClassKey) -> Option<(Found, Option<i64>)> {
+        let queue = self.queues.get(id)?;
+        let kept = queue.preemptors.get(&turn)?.as_ref()?;
+        let shape = self.shapes.get(class.shape);
+        let flexible = shape.iter().position(|pod_set| pod_set.min_count.is_some());
+        let reduced = match (kept.reduced, flexible) {
+            (Some(count), Some(flexible)) => Some(self.reduced_plan(id, &shape, flexible, count)?),
+            _ => None,
+        };
+        let own = queue.parking.class(class)?.plan.as_ref();
+        let plan = reduced.as_ref().or(own)?;
+        let (tree, node) = queue.place?;
+        let found = plan.with_flavors(&kept.flavors, self.forest.trees.get(tree)?, node)?;
+        Some((found, kept.reduced))
+    }
+
+    /// The plan of a shape with fewer pods in one pod set.
+    pub(crate) fn reduced_plan(&self, id: QueueId, shape: &[PodSetSpec], flexible: usize, count: i64) -> Option<Plan> {
+        let queue = self.queues.get(id)?;
+        let (tree, node) = queue.place?;
+        let reduced = reduced(shape, flexible, count);
+        let tree = self.forest.trees.get(tree)?;
+        Some(Plan::new(
+            &reduced,
+            &queue.groups,
+            tree,
+            node,
+            queue.fungibility(),
+            &self.cells,
+            &self.flavors,
+        ))
+    }
+
+    fn ensure_plan(&mut self, id: QueueId, key: ClassKey) {
+        let Some(queue) = self.queues.get_mut(id) else { return };
+        let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get(tree)) else {
+            return;
+        };
+        let Some((_, node)) = queue.place else { return };
+        let fungibility = queue.fungibility();
+        if let Some(class) = queue.parking.class_mut(key)
+            && class.plan.is_none()
+        {
+            let shape = self.shapes.get(key.shape);
+            class.plan = Some(Plan::new(
+                &shape,
+                &queue.groups,
+                tree,
+                node,
+                fungibility,
+                &self.cells,
+                &self.flavors,
+            ));
+        }
+    }
+
+    /// Judges a unit by a plan: its class's own, or another.
+    fn ask_plan(&mut self, id: QueueId, turn: Turn, class: ClassKey, plan: Option<&Plan>) -> Result<Found, Box<Stuck>> {
+        let nothing = || Box::new(Stuck::new(WaitKind::Pending));
+        let queue = self.queues.get(id).ok_or_else(nothing)?;
+        let (tree, _) = queue.place.ok_or_else(nothing)?;
+        let own = queue.parking.class(class).and_then(|class| class.plan.as_ref());
+        let plan = plan.or(own).ok_or_else(nothing)?;
+        let asker = asker(id, queue, turn, class).ok_or_else(nothing)?;
+        let mut ground = Ground {
+            tree: self.forest.trees.get_mut(tree).ok_or_else(nothing)?,
+            queues: &self.queues,
+            units: &self.units,
+            memory: &self.memory,
+            settings: &self.settings,
+            now: self.now,
+            hunts: &mut self.counters.hunts,
+        };
+        ground.find(plan, &asker, queue.fungibility())
+    }
+
+    /// The same in `tree`, a copy of the unit's own. Changes nothing and counts nothing.
+    ///
+    /// # Errors
+    /// Where the unit gets stuck, if it does.
+    pub(crate) fn ask_in(
+        &self,
+        tree: &mut Tree,
+        id: QueueId,
+        turn: Turn,
+        class: ClassKey,
+        plan: &Plan,
+    ) -> Result<Found, Box<Stuck>> {
+        let nothing = || Box::new(Stuck::new(WaitKind::Pending));
+        let queue = self.queues.get(id).ok_or_else(nothing)?;
+        let asker = asker(id, queue, turn, class).ok_or_else(nothing)?;
+        let mut ground = Ground {
+            tree,
+            queues: &self.queues,
+            units: &self.units,
+            memory: &self.memory,
+            settings: &self.settings,
+            now: self.now,
+            hunts: &mut 0,
+        };
+        ground.find(plan, &asker, queue.fungibility())
+    }
+
+    /// The head of a StrictFIFO queue of a cohort that waits for quota of its own which it could not take back.
+    fn reserve(&self, id: QueueId, turn: Turn, class: ClassKey) -> Option<Nominee> {
+        let queue = self.queues.get(id)?;
+        let spec = queue.spec.as_ref()?;
+        let (tree, node) = queue.place?;
+        let tree = self.forest.trees.get(tree)?;
+        let plan = queue.parking.class(class)?.plan.as_ref()?;
+        if spec.cohort.is_none() || spec.preemption.reclaim == Reclaim::Any || plan.hopeless().is_some() {
+            return None;
+        }
+        let (chosen, taken) = plan.first_choices(|slot| tree.state(node, slot).potential)?;
+        let needs = taken.into_needs();
+        let own = needs
+            .iter()
+            .all(|(slot, need)| !tree.state(node, *slot).borrows_with(*need));
+        own.then_some(Nominee {
+            turn,
+            queue: id,
+            class,
+            found: Found {
+                chosen,
+                needs,
+                level: 0,
+                victims: Vec::new(),
+            },
+            reduced: None,
+            reserves: true,
+        })
+    }
+
+    /// A head that may not reserve now may when its queue uses less.
+    fn watch_for_reserve(&self, id: QueueId, class: ClassKey, stuck: &mut Stuck) {
+        let Some(queue) = self.queues.get(id) else { return };
+        let Some((_, node)) = queue.place else { return };
+        let plan = queue.parking.class(class).and_then(|class| class.plan.as_ref());
+        let asks = plan.into_iter().flat_map(|plan| &plan.asks);
+        let slots = asks.flat_map(|ask| ask.choices.iter().flat_map(|choice| &choice.slots));
+        if queue
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.cohort.is_some() && spec.preemption.reclaim != Reclaim::Any)
+        {
+            stuck.wakes.releases.extend(slots.map(|slot| (node, *slot)));
+        }
+    }
+
+    fn park(&mut self, id: QueueId, key: ClassKey, stuck: Stuck, strict: bool) {
+        self.counters.parks += 1;
+        let Some(queue) = self.queues.get_mut(id) else { return };
+        let before = queue.parking.class(key).and_then(|class| class.stuck.as_ref());
+        if before != Some(&stuck)
+            && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
+        {
+            if let Some(before) = before {
+                tree.watches.remove((id, key), &before.wakes);
+            }
+            tree.watches.add((id, key), &stuck.wakes);
+        }
+        if queue.parking.park(key, stuck)
+            && let Some(class) = queue.parking.class(key)
+        {
+            // In strict order the others of the class are behind their head, whatever it waits for.
+            let concerned = if strict { 1 } else { usize::MAX };
+            self.touched
+                .extend(class.units.iter().take(concerned).map(|turn| turn.uid));
+        }
+    }
+}
+
+/// A unit of `queue` as one that looks for room.
+fn asker(id: QueueId, queue: &Queue, turn: Turn, class: ClassKey) -> Option<Asker> {
+    let (_, node) = queue.place?;
+    Some(Asker {
+        queue: id,
+        node,
+        policy: queue.spec.as_ref()?.preemption,
+        priority: class.priority,
+        queued_at: turn.queued_at,
+        evicted_by: class.evicted_by,
+    })
+}
+
+/// The same pod sets with the fewest pods that they may be admitted with.
+pub(crate) fn least(shape: &[PodSetSpec]) -> Vec<PodSetSpec> {
+    let mut pod_sets = shape.to_vec();
+    for pod_set in &mut pod_sets {
+        pod_set.count = pod_set.count.min(pod_set.min_count.unwrap_or(i64::MAX).max(0));
+    }
+    pod_sets
+}
+
+/// The same pod sets, with fewer pods in one.
+pub(crate) fn reduced(shape: &[PodSetSpec], flexible: usize, count: i64) -> Vec<PodSetSpec> {
+    let mut pod_sets = shape.to_vec();
+    if let Some(pod_set) = pod_sets.get_mut(flexible) {
+        pod_set.count = count;
+    }
+    pod_sets
+}
