@@ -10,8 +10,8 @@ use crate::ranked::Turn;
 use crate::report::WaitKind;
 use crate::search::{Found, Stuck};
 use crate::spec::{PodSetSpec, Reclaim};
-use crate::tree::Tree;
-use crate::victims::{Asker, Ground};
+use crate::tree::{Book, Slot, Tree};
+use crate::victims::{Asker, Ground, Needs};
 
 /// The unit that a queue nominates in a cycle, and what would become of it.
 #[derive(Debug)]
@@ -268,10 +268,16 @@ impl Engine {
         }
         let (chosen, taken) = plan.first_choices(|slot| tree.state(node, slot).potential)?;
         let needs = taken.into_needs();
-        let own = needs
-            .iter()
-            .all(|(slot, need)| !tree.state(node, *slot).borrows_with(*need));
-        own.then_some(Nominee {
+        let state = |slot: Slot| tree.state(node, slot);
+        if needs.iter().any(|(slot, need)| *need > state(*slot).nominal) {
+            return None;
+        }
+        let own_left = needs.into_iter().map(|(slot, need)| {
+            let left = state(slot).nominal.saturating_sub(state(slot).usage(Book::Planned));
+            (slot, need.min(left))
+        });
+        let needs: Needs = own_left.filter(|(_, left)| *left > 0).collect();
+        (!needs.is_empty()).then_some(Nominee {
             turn,
             queue: id,
             class,

@@ -15,7 +15,7 @@ pub(crate) struct Found {
     /// The choice for each ask.
     pub(crate) chosen: Vec<usize>,
     pub(crate) needs: Needs,
-    /// The greatest level of its needs.
+    /// The greatest level of its needs, victims gone.
     pub(crate) level: u32,
     /// Whom it would evict first; nobody if it fits.
     pub(crate) victims: Vec<Victim>,
@@ -133,9 +133,9 @@ impl Ground<'_> {
         }
         if !victims.is_empty() {
             return Ok(Found {
+                level: self.level_without(&victims, asker, &needs),
                 chosen,
                 needs,
-                level,
                 victims,
             });
         }
@@ -214,23 +214,38 @@ impl Ground<'_> {
 
     fn look(&mut self, at: usize, needs: &[(Slot, i128)], asker: &Asker, wakes: &mut Wakes) -> Look {
         let level = self.level(asker, needs);
-        let look = |mode, victims| Look {
+        let look = |mode, level, victims| Look {
             at,
             mode,
             level,
             victims,
         };
         if self.fits(asker.node, needs) {
-            return look(Mode::Fits, Vec::new());
+            return look(Mode::Fits, level, Vec::new());
         }
         let hunt = self.hunt(asker, needs);
         self.watch(needs, asker, &hunt, wakes);
-        let own = hunt.victims.iter().any(|victim| victim.queue == asker.queue);
-        match (hunt.victims.is_empty(), own) {
-            (true, _) => look(Mode::NoCandidates, hunt.victims),
-            (false, true) => look(Mode::Preempts, hunt.victims),
-            (false, false) => look(Mode::Reclaims, hunt.victims),
+        if hunt.victims.is_empty() {
+            return look(Mode::NoCandidates, level, hunt.victims);
         }
+        let own = hunt.victims.iter().any(|victim| victim.queue == asker.queue);
+        let mode = if own { Mode::Preempts } else { Mode::Reclaims };
+        let level = self.level_without(&hunt.victims, asker, needs);
+        look(mode, level, hunt.victims)
+    }
+
+    /// The level of a need once the victims are gone.
+    fn level_without(&mut self, victims: &[Victim], asker: &Asker, needs: &[(Slot, i128)]) -> u32 {
+        let place = |victim: &Victim| Some((self.queues.get(victim.queue)?.place?.1, victim.unit));
+        let places: Vec<_> = victims.iter().filter_map(place).collect();
+        for (node, unit) in &places {
+            self.plan(*node, *unit, -1);
+        }
+        let level = self.level(asker, needs);
+        for (node, unit) in &places {
+            self.plan(*node, *unit, 1);
+        }
+        level
     }
 
     fn is_never(&self, asker: &Asker, needs: &[(Slot, i128)]) -> bool {

@@ -58,6 +58,7 @@ macro_rules! for_each_scenario {
             hold_and_drain_a_cluster_queue
             hold_and_drain_a_local_queue
             huge_requests_never_fit
+            in_queue_preemption_preferred_over_borrowing
             lending_limit
             limits_count_where_requests_are_missing
             many_equal_jobs_fill_the_quota
@@ -69,6 +70,7 @@ macro_rules! for_each_scenario {
             objects_may_come_in_any_order
             of_equal_candidates_no_more_than_needed_go
             own_quota_goes_before_borrowing
+            own_quota_that_cannot_be_taken_back_is_not_lent
             partial_admission
             pods_can_have_a_quota
             pods_that_are_not_ready_in_time

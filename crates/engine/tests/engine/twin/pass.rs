@@ -142,6 +142,10 @@ impl Twin {
                 None => (Claimed::Reserves, self.reserve(&planned, asking)?),
             };
             let needs = needs_of(&found.assignment);
+            let needs = match outcome {
+                Claimed::Reserves => reserved(&planned, queue, &needs),
+                Claimed::Fits | Claimed::Preempts => needs,
+            };
             Some(Nominee {
                 queue,
                 unit,
@@ -179,10 +183,11 @@ impl Twin {
             return None;
         }
         let assignment = self.first_flavors(planned, asking)?;
-        let within_nominal = needs_of(&assignment)
-            .iter()
-            .all(|(cell, need)| planned.usage(queue, cell) + need <= planned.forest.nominal(queue, cell));
-        within_nominal.then_some(Found {
+        let needs = needs_of(&assignment);
+        let nominal = |cell| planned.forest.nominal(queue, cell);
+        let is_own = needs.iter().all(|(cell, need)| *need <= nominal(cell));
+        let reserves = is_own && !reserved(planned, queue, &needs).is_empty();
+        reserves.then_some(Found {
             assignment,
             level: 0,
             victims: vec![],
@@ -339,4 +344,13 @@ fn winner_below(forest: &Forest, n: At, nominees: &[Nominee], planned: &Book<'_>
         (borrows, planned.with(*queue, needs).share(*child), turn(unit))
     };
     members.min_by_key(rank).map(|(_, place)| place)
+}
+
+/// What is left of the queue's own quota, at most what is needed.
+fn reserved(planned: &Book<'_>, queue: At, needs: &Needs) -> Needs {
+    let left = needs.iter().map(|(cell, need)| {
+        let left = planned.forest.nominal(queue, cell) - planned.usage(queue, cell);
+        (cell.clone(), left.min(*need))
+    });
+    left.filter(|(_, left)| *left > 0).collect()
 }

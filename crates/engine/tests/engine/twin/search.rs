@@ -141,7 +141,7 @@ impl Twin {
             self.victims(planned, asking, &taken).ok_or(Refusal::NoVictims)?
         };
         Ok(Found {
-            level: planned.greatest_level(queue, &taken),
+            level: without(planned, &victims).greatest_level(queue, &taken),
             assignment,
             victims,
         })
@@ -167,10 +167,11 @@ impl Twin {
                 continue;
             }
             let needs = needs_in(&offered.flavor, asked, taken);
+            let (mode, victims) = self.mode(planned, asking, &needs);
             let look = Look {
                 flavor: offered.flavor.clone(),
-                mode: self.mode(planned, asking, &needs),
-                level: planned.greatest_level(asking.queue, &needs),
+                mode,
+                level: without(planned, &victims).greatest_level(asking.queue, &needs),
             };
             if worst < look.mode && look.mode.has_outcome() {
                 continue;
@@ -197,19 +198,19 @@ impl Twin {
         best
     }
 
-    fn mode(&self, planned: &Book<'_>, asking: Asking<'_>, needs: &Needs) -> Mode {
+    fn mode(&self, planned: &Book<'_>, asking: Asking<'_>, needs: &Needs) -> (Mode, Vec<Victim>) {
         let largest = i128::from(i64::MAX);
         let exceeds = |(cell, need): (&Cell, &i128)| *need > planned.forest.potential(asking.queue, cell).min(largest);
         if needs.iter().any(exceeds) {
-            return Mode::Never;
+            return (Mode::Never, vec![]);
         }
         if planned.fits(asking.queue, needs) {
-            return Mode::Fits;
+            return (Mode::Fits, vec![]);
         }
         match self.victims(planned, asking, needs) {
-            None => Mode::NoCandidates,
-            Some(victims) if victims.iter().any(|victim| victim.queue == asking.queue) => Mode::Preempts,
-            Some(_) => Mode::Reclaims,
+            None => (Mode::NoCandidates, vec![]),
+            Some(victims) if victims.iter().any(|victim| victim.queue == asking.queue) => (Mode::Preempts, victims),
+            Some(victims) => (Mode::Reclaims, victims),
         }
     }
 
@@ -294,6 +295,15 @@ impl Twin {
         };
         tolerates(flavor, pods) && selects(flavor, pods) && prefers(flavor, pods)
     }
+}
+
+/// The book once the victims are gone.
+fn without<'a>(planned: &Book<'a>, victims: &[Victim]) -> Book<'a> {
+    let mut book = planned.clone();
+    for victim in victims {
+        book.take_out(victim.queue, &victim.holds);
+    }
+    book
 }
 
 /// All that an assignment takes of each cell.
