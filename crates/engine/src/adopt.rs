@@ -1,6 +1,5 @@
 //! Where a unit belongs that runs already, whoever started it: adoption asks for flavors, never for room.
 
-use crate::assign::Plan;
 use crate::engine::Engine;
 use crate::report::Admission;
 use crate::spec::UnitSpec;
@@ -14,15 +13,7 @@ impl Engine {
         let queue = self.queues.get(local_queue.queue()?)?;
         let (tree, node) = queue.place?;
         let tree = self.forest.trees.get(tree)?;
-        let plan = Plan::new(
-            &unit.pod_sets,
-            &queue.groups,
-            tree,
-            node,
-            queue.fungibility(),
-            &self.cells,
-            &self.flavors,
-        );
+        let plan = self.resolve(queue, tree, node, &unit.pod_sets);
         if plan.is_uncovered() {
             return None;
         }

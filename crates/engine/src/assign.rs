@@ -196,10 +196,9 @@ impl Plan {
             chosen.push(at);
         }
         let needs = taken.into_needs();
-        let fits =
-            |(slot, need): &(Slot, i128)| *need <= LARGEST && tree.bar(node, *slot, *need, Book::Planned).is_none();
+        let fits = needs.iter().all(|(_, need)| *need <= LARGEST) && tree.fits(node, &needs, Book::Planned);
         let level = needs.iter().map(|(slot, need)| tree.level(node, *slot, *need)).max();
-        needs.iter().all(fits).then(|| Found {
+        fits.then(|| Found {
             level: level.unwrap_or(0),
             chosen,
             needs,

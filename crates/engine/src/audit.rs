@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
-use crate::assign::Plan;
 use crate::engine::Engine;
 use crate::ids::{LocalQueueKey, Name, Uid};
 use crate::local_queue::LocalQueueId;
@@ -15,7 +14,7 @@ use crate::quota::Books;
 use crate::ranked::Turn;
 use crate::shapes::ShapeId;
 use crate::spec::Phase;
-use crate::tree::{Book, Tree, TreeId};
+use crate::tree::{Tree, TreeId};
 use crate::units::{Body, Standing, UnitId};
 use crate::victims::Rank;
 
@@ -223,11 +222,7 @@ impl Engine {
         };
         let mut rebuilt = tree.without_usage();
         for (node, _, queue) in members() {
-            for (cell, sums) in queue.books.iter() {
-                let slot = rebuilt.slot(self.cells.with_resource(cell));
-                rebuilt.charge(node, slot, sums.reserved, Book::Held);
-                rebuilt.charge(node, slot, sums.planned(), Book::Planned);
-            }
+            rebuilt.charge_books(node, &queue.books, &self.cells);
         }
         if let Some((_, _, queue)) = members().next()
             && !rebuilt.agrees(tree)
@@ -238,9 +233,7 @@ impl Engine {
         }
         for (node, _, queue) in members() {
             for claim in queue.claims.values() {
-                for (slot, need) in &claim.needs {
-                    rebuilt.charge(node, *slot, *need, Book::Planned);
-                }
+                rebuilt.plan(node, &claim.needs, 1);
             }
         }
         for (_, id, queue) in members().filter(|(_, _, queue)| queue.is_open()) {
@@ -262,15 +255,7 @@ impl Engine {
             }
             let Some((_, node)) = queue.place else { continue };
             let pod_sets = least(&self.shapes.get(key.shape));
-            let plan = Plan::new(
-                &pod_sets,
-                &queue.groups,
-                tree,
-                node,
-                queue.fungibility(),
-                &self.cells,
-                &self.flavors,
-            );
+            let plan = self.resolve(queue, tree, node, &pod_sets);
             if self.ask_in(tree, id, head, key, &plan).is_ok() {
                 return Err(AuditError::Idle {
                     queue: queue.name.clone(),

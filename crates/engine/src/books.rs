@@ -28,67 +28,85 @@ impl Engine {
     pub(crate) fn move_books(&mut self, local_queue: LocalQueueId, before: &Held, id: UnitId) {
         let Some(held) = self.units.held(id) else { return };
         let (phase, unready) = (held.phase, held.awaits_pods());
-        if let Some(queue) = self.queues.get_mut(before.queue) {
-            queue.books.release(&before.charges, before.phase);
-            queue.books.charge(&before.charges, phase);
-        }
-        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
-            local_queue.books.release(&before.charges, before.phase);
-            local_queue.books.charge(&before.charges, phase);
-        }
+        let (queue, charges) = (before.queue, &before.charges);
+        self.strike(local_queue, queue, charges, before.phase);
+        self.enter(local_queue, queue, charges, phase);
         match (before.phase == Phase::Evicting, phase == Phase::Evicting) {
-            (false, true) => self.charge_tree(before.queue, &before.charges, -1, Book::Planned),
-            (true, false) => self.charge_tree(before.queue, &before.charges, 1, Book::Planned),
+            (false, true) => self.charge_tree(queue, charges, -1, Book::Planned),
+            (true, false) => self.charge_tree(queue, charges, 1, Book::Planned),
             _ => {}
         }
         self.unready += usize::from(unready);
-        if before.awaits_pods() {
-            self.unready -= 1;
-            self.pods_came();
+        self.no_longer_unready(before);
+    }
+
+    /// Writes what a unit holds into the books and its tree.
+    pub(crate) fn charge(&mut self, local_queue: LocalQueueId, held: &Held) {
+        self.enter(local_queue, held.queue, &held.charges, held.phase);
+        self.charge_held(held, 1);
+        self.unready += usize::from(held.awaits_pods());
+    }
+
+    /// Strikes what a unit held out of the books and its tree, and wakes whom that may help.
+    pub(crate) fn release(&mut self, local_queue: LocalQueueId, held: &Held) {
+        self.strike(local_queue, held.queue, &held.charges, held.phase);
+        self.charge_held(held, -1);
+        self.no_longer_unready(held);
+    }
+
+    fn charge_held(&mut self, held: &Held, times: i128) {
+        self.charge_tree(held.queue, &held.charges, times, Book::Held);
+        if held.phase != Phase::Evicting {
+            self.charge_tree(held.queue, &held.charges, times, Book::Planned);
         }
-        self.mark_queue(before.queue);
-        self.mark_local_queue(local_queue);
     }
 
     /// Writes what a unit holds into the books of its queue and its LocalQueue.
-    pub(crate) fn charge(&mut self, local_queue: LocalQueueId, held: &Held) {
-        if let Some(queue) = self.queues.get_mut(held.queue) {
-            queue.books.charge(&held.charges, held.phase);
+    fn enter(
+        &mut self,
+        local_queue: LocalQueueId,
+        queue_id: QueueId,
+        charges: &[(CellId, crate::Amount)],
+        phase: Phase,
+    ) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.books.charge(charges, phase);
         }
-        self.charge_tree(held.queue, &held.charges, 1, Book::Held);
-        if held.phase != Phase::Evicting {
-            self.charge_tree(held.queue, &held.charges, 1, Book::Planned);
+        if let Some(known) = self.local_queues.get_mut(local_queue) {
+            known.books.charge(charges, phase);
         }
-        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
-            local_queue.books.charge(&held.charges, held.phase);
-        }
-        self.unready += usize::from(held.awaits_pods());
-        self.mark_queue(held.queue);
+        self.mark_queue(queue_id);
         self.mark_local_queue(local_queue);
     }
 
-    /// Strikes what a unit held out of the books, and wakes whom that may help.
-    pub(crate) fn release(&mut self, local_queue: LocalQueueId, held: &Held) {
-        if let Some(queue) = self.queues.get_mut(held.queue) {
-            queue.books.release(&held.charges, held.phase);
+    /// The opposite of [`Engine::enter`].
+    fn strike(
+        &mut self,
+        local_queue: LocalQueueId,
+        queue_id: QueueId,
+        charges: &[(CellId, crate::Amount)],
+        phase: Phase,
+    ) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.books.release(charges, phase);
         }
-        self.charge_tree(held.queue, &held.charges, -1, Book::Held);
-        if held.phase != Phase::Evicting {
-            self.charge_tree(held.queue, &held.charges, -1, Book::Planned);
+        if let Some(known) = self.local_queues.get_mut(local_queue) {
+            known.books.release(charges, phase);
         }
-        if let Some(local_queue) = self.local_queues.get_mut(local_queue) {
-            local_queue.books.release(&held.charges, held.phase);
-        }
+        self.mark_queue(queue_id);
+        self.mark_local_queue(local_queue);
+    }
+
+    /// Counts off a unit that may have awaited its pods.
+    fn no_longer_unready(&mut self, held: &Held) {
         if held.awaits_pods() {
             self.unready -= 1;
             self.pods_came();
         }
-        self.mark_queue(held.queue);
-        self.mark_local_queue(local_queue);
     }
 
     /// Whoever was kept waiting for pods of others may be admitted now.
-    pub(crate) fn pods_came(&mut self) {
+    fn pods_came(&mut self) {
         if self.unready == 0 && self.settings.block_admission {
             self.dirty.extend(self.held_back.iter().copied());
             self.held_back.clear();

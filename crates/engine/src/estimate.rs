@@ -8,7 +8,7 @@ use crate::ids::Time;
 use crate::parking::ClassKey;
 use crate::queue::QueueId;
 use crate::ranked::Turn;
-use crate::tree::{Book, Tree};
+use crate::tree::Tree;
 use crate::units::UnitId;
 
 impl Engine {
@@ -54,10 +54,6 @@ impl Engine {
         let Some((_, node)) = self.queues.get(held.queue).and_then(|queue| queue.place) else {
             return;
         };
-        for (cell, amount) in &held.charges {
-            if let Some(slot) = tree.find(*cell) {
-                tree.charge(node, slot, amount.wide().saturating_neg(), Book::Planned);
-            }
-        }
+        tree.plan(node, &tree.by_slot(&held.charges), -1);
     }
 }

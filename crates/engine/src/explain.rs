@@ -1,7 +1,7 @@
 //! Asking the engine: why a unit waits, what a queue holds. Never changes anything.
 
 use crate::amount::Amount;
-use crate::assign::{Ask, Hopeless, Plan, Taken};
+use crate::assign::{Ask, Hopeless, Taken};
 use crate::engine::Engine;
 use crate::fairness;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
@@ -240,15 +240,7 @@ impl Engine {
         let queue = self.queues.get(id)?;
         let (tree_id, node) = queue.place?;
         let tree = self.forest.trees.get(tree_id)?;
-        let plan = Plan::new(
-            &pod_sets,
-            &queue.groups,
-            tree,
-            node,
-            queue.fungibility(),
-            &self.cells,
-            &self.flavors,
-        );
+        let plan = self.resolve(queue, tree, node, &pod_sets);
         let pod_set = |index: usize| {
             shape
                 .get(index)
@@ -271,12 +263,11 @@ impl Engine {
             Some(_) => None,
             None => Some(self.ask_in(&mut tree, id, turn, class, &plan).err()?),
         };
-        let tree = &tree;
         let potential = |slot: Slot| tree.state(node, slot).potential;
         let available = |slot: Slot| tree.available(node, slot, Book::Planned);
         let (index, taken) = match stuck {
             Some(stuck) => (stuck.ask, stuck.taken),
-            None => plan.stuck_when_empty(tree, node, queue.fungibility())?,
+            None => plan.stuck_when_empty(&tree, node, queue.fungibility())?,
         };
         let ask = plan.ask(index)?;
         let pod_set = pod_set(ask.pod_set);
@@ -289,21 +280,19 @@ impl Engine {
             Some(Hopeless::NoFlavor) => WaitReason::NoMatchingFlavor { pod_set, mismatches },
             Some(_) => WaitReason::ExceedsMaxQuota {
                 pod_set,
-                shortages: self.shortages(ask, &taken, tree, node, potential),
+                shortages: self.shortages(ask, &taken, &tree, node, potential),
                 mismatches,
             },
             None => WaitReason::WaitingForQuota {
                 pod_set,
-                shortages: self.shortages(ask, &taken, tree, node, available),
+                shortages: self.shortages(ask, &taken, &tree, node, available),
                 mismatches,
             },
         };
-        let mut later = tree.with_usage();
-        let earliest_start = plan
-            .hopeless()
-            .is_none()
-            .then(|| self.earliest_start(&mut later, id, turn, class, &plan))
-            .flatten();
+        let earliest_start = match plan.hopeless() {
+            Some(_) => None,
+            None => self.earliest_start(&mut tree, id, turn, class, &plan),
+        };
         Some((reason, earliest_start))
     }
 
@@ -313,9 +302,7 @@ impl Engine {
         for queue in standing.filter_map(|id| self.queues.get(*id)) {
             let Some((_, node)) = queue.place else { continue };
             for (_, claim) in queue.claims.iter().filter(|(other, _)| **other != turn) {
-                for (slot, need) in &claim.needs {
-                    tree.charge(node, *slot, *need, Book::Planned);
-                }
+                tree.plan(node, &claim.needs, 1);
             }
         }
     }

@@ -98,16 +98,10 @@ fn standing(tree: &mut Tree, cohort: NodeId, entrant: &Entrant<'_>) -> (bool, Sh
             .map_or(0, |(_, need)| need);
         tree.state(member, *slot).borrows_with(here)
     });
-    charge_all(tree, entrant.node, entrant.needs, 1);
+    tree.plan(entrant.node, entrant.needs, 1);
     let share = share(tree, member);
-    charge_all(tree, entrant.node, entrant.needs, -1);
+    tree.plan(entrant.node, entrant.needs, -1);
     (borrows, share, entrant.turn)
-}
-
-fn charge_all(tree: &mut Tree, node: NodeId, needs: &[(Slot, i128)], times: i128) {
-    for (slot, need) in needs {
-        tree.charge(node, *slot, need.saturating_mul(times), Book::Planned);
-    }
 }
 
 impl Ground<'_> {
@@ -115,7 +109,7 @@ impl Ground<'_> {
     pub(crate) fn fair_hunt(&mut self, asker: &Asker, needs: &[(Slot, i128)], rules: FairSharing) -> Hunt {
         let lacking = self.lacking(asker.node, needs);
         let cells: Vec<CellId> = lacking.iter().map(|slot| self.tree.cell_of(*slot)).collect();
-        charge_all(self.tree, asker.node, needs, 1);
+        self.tree.plan(asker.node, needs, 1);
         let mut left = self.fair_candidates(asker, &cells);
         let mut taken = Vec::new();
         let mut enough = self.take_by(rules.first, asker, needs, &lacking, &mut left, &mut taken);
@@ -133,7 +127,7 @@ impl Ground<'_> {
         for (victim, node) in taken {
             self.plan(node, victim.unit, 1);
         }
-        charge_all(self.tree, asker.node, needs, -1);
+        self.tree.plan(asker.node, needs, -1);
         Hunt {
             victims,
             ..Hunt::default()
@@ -146,9 +140,9 @@ impl Ground<'_> {
         needs: &[(Slot, i128)],
         taken: &mut Vec<(Victim, NodeId)>,
     ) -> Vec<Victim> {
-        charge_all(self.tree, asker.node, needs, -1);
+        self.tree.plan(asker.node, needs, -1);
         let victims = self.put_back(taken, |ground| ground.fits(asker.node, needs));
-        charge_all(self.tree, asker.node, needs, 1);
+        self.tree.plan(asker.node, needs, 1);
         victims
     }
 
@@ -247,9 +241,9 @@ impl Ground<'_> {
 
     /// Whether the asker fits, whose need is in the books already.
     fn fits_charged(&mut self, asker: &Asker, needs: &[(Slot, i128)]) -> bool {
-        charge_all(self.tree, asker.node, needs, -1);
+        self.tree.plan(asker.node, needs, -1);
         let fits = self.fits(asker.node, needs);
-        charge_all(self.tree, asker.node, needs, 1);
+        self.tree.plan(asker.node, needs, 1);
         fits
     }
 

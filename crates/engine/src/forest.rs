@@ -11,7 +11,7 @@ use crate::ids::Name;
 use crate::queue::{QueueId, quotas};
 use crate::quota::{CellId, ResourceId};
 use crate::spec::{CohortSpec, Quota};
-use crate::tree::{Book, Given, NodeId, Tree, TreeId};
+use crate::tree::{Given, NodeId, Tree, TreeId};
 
 /// All cohorts, and all trees.
 #[derive(Debug, Default)]
@@ -300,11 +300,7 @@ impl Engine {
         tree.derive(&given);
         for (id, node) in queues {
             let Some(queue) = self.queues.get(*id) else { continue };
-            for (cell, sums) in queue.books.iter() {
-                let slot = tree.slot(self.cells.with_resource(cell));
-                tree.charge(*node, slot, sums.reserved, Book::Held);
-                tree.charge(*node, slot, sums.planned(), Book::Planned);
-            }
+            tree.charge_books(*node, &queue.books, &self.cells);
         }
         let id = self.forest.trees.insert(tree);
         for (queue, node) in queues {

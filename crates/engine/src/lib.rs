@@ -71,7 +71,6 @@ mod arena;
 mod assign;
 mod audit;
 mod books;
-
 mod engine;
 mod estimate;
 mod explain;
@@ -80,7 +79,6 @@ mod flavors;
 mod forest;
 mod ids;
 mod interner;
-
 mod local_queue;
 mod log;
 mod memory;

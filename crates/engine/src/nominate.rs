@@ -10,7 +10,7 @@ use crate::ranked::Turn;
 use crate::report::WaitKind;
 use crate::search::{Found, Stuck};
 use crate::spec::{PodSetSpec, Reclaim};
-use crate::tree::{Book, Slot, Tree};
+use crate::tree::{Book, NodeId, Slot, Tree};
 use crate::victims::{Asker, Ground, Needs};
 
 /// The unit that a queue nominates in a cycle, and what would become of it.
@@ -175,38 +175,37 @@ impl Engine {
         let (tree, node) = queue.place?;
         let reduced = reduced(shape, flexible, count);
         let tree = self.forest.trees.get(tree)?;
-        Some(Plan::new(
-            &reduced,
-            &queue.groups,
-            tree,
-            node,
-            queue.fungibility(),
-            &self.cells,
-            &self.flavors,
-        ))
+        Some(self.resolve(queue, tree, node, &reduced))
     }
 
     fn ensure_plan(&mut self, id: QueueId, key: ClassKey) {
-        let Some(queue) = self.queues.get_mut(id) else { return };
-        let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get(tree)) else {
+        let Some(queue) = self.queues.get(id) else { return };
+        if queue.parking.class(key).is_none_or(|class| class.plan.is_some()) {
+            return;
+        }
+        let Some((tree, node)) = queue.place else { return };
+        let Some(tree) = self.forest.trees.get(tree) else {
             return;
         };
-        let Some((_, node)) = queue.place else { return };
-        let fungibility = queue.fungibility();
-        if let Some(class) = queue.parking.class_mut(key)
-            && class.plan.is_none()
-        {
-            let shape = self.shapes.get(key.shape);
-            class.plan = Some(Plan::new(
-                &shape,
-                &queue.groups,
-                tree,
-                node,
-                fungibility,
-                &self.cells,
-                &self.flavors,
-            ));
+        let plan = self.resolve(queue, tree, node, &self.shapes.get(key.shape));
+        let class = self.queues.get_mut(id).and_then(|queue| queue.parking.class_mut(key));
+        if let Some(class) = class {
+            class.plan = Some(plan);
         }
+    }
+
+    /// What pod sets ask of a queue at its place in `tree`.
+    pub(crate) fn resolve(&self, queue: &Queue, tree: &Tree, node: NodeId, pod_sets: &[PodSetSpec]) -> Plan {
+        let fungibility = queue.fungibility();
+        Plan::new(
+            pod_sets,
+            &queue.groups,
+            tree,
+            node,
+            fungibility,
+            &self.cells,
+            &self.flavors,
+        )
     }
 
     /// Judges a unit by a plan: its class's own, or another.

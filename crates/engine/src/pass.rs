@@ -198,12 +198,14 @@ impl Engine {
             }
             return;
         }
-        let mut by_tree: BTreeMap<Name, Vec<Nominee>> = BTreeMap::new();
+        let mut by_tree: BTreeMap<TreeId, Vec<Nominee>> = BTreeMap::new();
         for nominee in nominees {
-            if let Some(first) = self.first_queue_of_tree(nominee.queue) {
-                by_tree.entry(first).or_default().push(nominee);
+            if let Some((tree, _)) = self.queues.get(nominee.queue).and_then(|queue| queue.place) {
+                by_tree.entry(tree).or_default().push(nominee);
             }
         }
+        let mut by_tree: Vec<(TreeId, Vec<Nominee>)> = by_tree.into_iter().collect();
+        by_tree.sort_by_cached_key(|(tree, _)| self.first_queue_of(*tree));
         for (_, mut nominees) in by_tree {
             while let Some(index) = self.tournament(&nominees) {
                 let nominee = nominees.swap_remove(index);
@@ -218,8 +220,7 @@ impl Engine {
     }
 
     /// What trees are ordered by: the first name of their queues.
-    fn first_queue_of_tree(&self, id: QueueId) -> Option<Name> {
-        let (tree, _) = self.queues.get(id)?.place?;
+    fn first_queue_of(&self, tree: TreeId) -> Option<Name> {
         let nodes = self.forest.trees.get(tree)?.nodes();
         let queues = nodes.filter_map(|(_, node)| Some(self.queues.get(node.queue?)?.name.clone()));
         queues.min()

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::assign::{Ask, Choice, Hopeless, LARGEST, Plan, Taken};
+use crate::assign::{Ask, Choice, LARGEST, Plan, Taken};
 use crate::report::WaitKind;
 use crate::spec::{Fungibility, Preference, Reclaim, Search, WithinQueue};
 use crate::tree::{Book, Slot};
@@ -89,7 +89,7 @@ impl Ground<'_> {
     /// Where it gets stuck, if it does.
     pub(crate) fn find(&mut self, plan: &Plan, asker: &Asker, fungibility: Fungibility) -> Result<Found, Box<Stuck>> {
         let mut stuck = Stuck::new(plan.kind());
-        if matches!(plan.hopeless(), Some(Hopeless::NotCovered { .. })) {
+        if plan.is_uncovered() {
             return Err(Box::new(stuck));
         }
         let mut taken = Taken::default();
@@ -273,9 +273,7 @@ impl Ground<'_> {
         if let Some((slot, _, bar)) = lacking().next() {
             wakes.rooms.push((slot, bar));
             if bar.shifting {
-                wakes
-                    .releases
-                    .extend(self.tree.path(asker.node).map(|node| (node, slot)));
+                self.watch_releases(asker, slot, wakes);
             }
         }
         if asker.policy.within_queue == WithinQueue::Never && asker.policy.reclaim == Reclaim::Never {
@@ -302,24 +300,24 @@ impl Ground<'_> {
                 Some(bar) if left > 0 => {
                     wakes.rooms.push((slot, bar));
                     if bar.shifting {
-                        wakes
-                            .releases
-                            .extend(self.tree.path(asker.node).map(|node| (node, slot)));
+                        self.watch_releases(asker, slot, wakes);
                     }
                 }
-                _ => wakes
-                    .releases
-                    .extend(self.tree.path(asker.node).map(|node| (node, slot))),
+                _ => self.watch_releases(asker, slot, wakes),
             }
         }
+    }
+
+    /// Whatever is released at the asker's ClusterQueue or above it is watched for.
+    fn watch_releases(&self, asker: &Asker, slot: Slot, wakes: &mut Wakes) {
+        let path = self.tree.path(asker.node);
+        wakes.releases.extend(path.map(|node| (node, slot)));
     }
 
     /// Where victims were found for each pod set but not for all together: look again whenever anything is released.
     fn watch_everything(&self, plan: &Plan, asker: &Asker, wakes: &mut Wakes) {
         for slot in plan.asks.iter().flat_map(slots_of) {
-            wakes
-                .releases
-                .extend(self.tree.path(asker.node).map(|node| (node, slot)));
+            self.watch_releases(asker, slot, wakes);
             wakes.charges.push(slot);
         }
         wakes.own_victims = true;

@@ -68,14 +68,8 @@ impl Engine {
 
     fn fits(&self, nominee: &Nominee, book: Book) -> bool {
         let place = self.queues.get(nominee.queue).and_then(|queue| queue.place);
-        place
-            .and_then(|(tree, node)| Some((self.forest.trees.get(tree)?, node)))
-            .is_some_and(|(tree, node)| {
-                let needs = &nominee.found.needs;
-                needs
-                    .iter()
-                    .all(|(slot, need)| tree.bar(node, *slot, *need, book).is_none())
-            })
+        let tree = place.and_then(|(tree, node)| Some((self.forest.trees.get(tree)?, node)));
+        tree.is_some_and(|(tree, node)| tree.fits(node, &nominee.found.needs, book))
     }
 
     /// Whether all victims still run and evicting them still makes room.
@@ -93,11 +87,7 @@ impl Engine {
             .filter_map(|victim| {
                 let (tree, _) = self.queues.get(victim.queue)?.place?;
                 let tree = self.forest.trees.get(tree)?;
-                let charges = &self.units.held(victim.unit)?.charges;
-                let needs = charges
-                    .iter()
-                    .filter_map(|(cell, amount)| Some((tree.find(*cell)?, amount.wide())));
-                Some((victim.queue, needs.collect()))
+                Some((victim.queue, tree.by_slot(&self.units.held(victim.unit)?.charges)))
             })
             .collect();
         for (queue, amounts) in &without {
@@ -110,15 +100,13 @@ impl Engine {
         fits
     }
 
-    /// Adds to a queue's planned use or takes away, and wakes nobody: for what is taken back, or was never told.
+    /// [`Tree::plan`](crate::tree::Tree::plan) in the tree of a queue.
     fn plan(&mut self, queue: QueueId, needs: &[(Slot, i128)], times: i128) {
         let Some((tree, node)) = self.queues.get(queue).and_then(|queue| queue.place) else {
             return;
         };
         if let Some(tree) = self.forest.trees.get_mut(tree) {
-            for (slot, need) in needs {
-                tree.charge(node, *slot, need.saturating_mul(times), Book::Planned);
-            }
+            tree.plan(node, needs, times);
         }
     }
 
@@ -160,7 +148,7 @@ impl Engine {
     }
 
     /// Takes the claims of a pass out of the books; they are remembered for whoever asks, and decided anew by the next
-    /// pass in which something changed in their tree.
+    /// pass.
     pub(crate) fn end_claims(&mut self, claims: Vec<(QueueId, Turn, Claim)>) {
         for (id, turn, claim) in claims {
             self.plan(id, &claim.needs, -1);

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use crate::amount::Amount;
 use crate::arena::{Id, define_id};
 use crate::queue::QueueId;
-use crate::quota::{CellId, ResourceId};
+use crate::quota::{Books, CellId, Cells, ResourceId};
 use crate::watch::{Wakes, Watches};
 
 define_id! {
@@ -345,6 +346,37 @@ impl Tree {
             }
         }
         None
+    }
+
+    /// Whether there is room for all of a ClusterQueue's needs.
+    pub(crate) fn fits(&self, queue: NodeId, needs: &[(Slot, i128)], book: Book) -> bool {
+        needs
+            .iter()
+            .all(|(slot, need)| self.bar(queue, *slot, *need, book).is_none())
+    }
+
+    /// Adds to what a ClusterQueue is planned to use (`times` 1) or takes away (-1), and wakes nobody: for what is taken back.
+    pub(crate) fn plan(&mut self, queue: NodeId, needs: &[(Slot, i128)], times: i128) {
+        for (slot, need) in needs {
+            self.charge(queue, *slot, need.saturating_mul(times), Book::Planned);
+        }
+    }
+
+    /// Charges by slot; what is of a cell unknown here is left out.
+    pub(crate) fn by_slot(&self, charges: &[(CellId, Amount)]) -> Vec<(Slot, i128)> {
+        let known = charges
+            .iter()
+            .filter_map(|(cell, amount)| Some((self.find(*cell)?, amount.wide())));
+        known.collect()
+    }
+
+    /// Charges what the units of a ClusterQueue hold in all.
+    pub(crate) fn charge_books(&mut self, queue: NodeId, books: &Books, cells: &Cells) {
+        for (cell, sums) in books.iter() {
+            let slot = self.slot(cells.with_resource(cell));
+            self.charge(queue, slot, sums.reserved, Book::Held);
+            self.charge(queue, slot, sums.planned(), Book::Planned);
+        }
     }
 
     /// Whether a need that does not pass at `node` now could: what [`Bar::need`] is compared with.

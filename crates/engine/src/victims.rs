@@ -150,9 +150,7 @@ impl Ground<'_> {
     }
 
     pub(crate) fn fits(&self, node: NodeId, needs: &[(Slot, i128)]) -> bool {
-        needs
-            .iter()
-            .all(|(slot, need)| self.tree.bar(node, *slot, *need, Book::Planned).is_none())
+        self.tree.fits(node, needs, Book::Planned)
     }
 
     fn within_reach(&self, lacking: &[Slot], units: impl Iterator<Item = UnitId>) -> BTreeMap<Slot, i128> {
@@ -168,11 +166,9 @@ impl Ground<'_> {
     }
 
     /// What a unit holds, by slot.
-    fn holdings(&self, unit: UnitId) -> impl Iterator<Item = (Slot, i128)> {
-        let charges = self.units.held(unit).map_or(&[][..], |held| &held.charges);
-        charges
-            .iter()
-            .filter_map(|(cell, amount)| Some((self.tree.find(*cell)?, amount.wide())))
+    fn holdings(&self, unit: UnitId) -> Needs {
+        let held = self.units.held(unit);
+        held.map_or_else(Vec::new, |held| self.tree.by_slot(&held.charges))
     }
 
     /// Whether units of other ClusterQueues may be of use while `asker` and those above it use what they do. If not, none of
@@ -396,13 +392,8 @@ impl Ground<'_> {
 
     /// Adds what a unit holds to the planned usage (`times` 1) or takes it away (-1).
     pub(crate) fn plan(&mut self, node: NodeId, unit: UnitId, times: i128) {
-        let Some(held) = self.units.held(unit) else { return };
-        for (cell, amount) in &held.charges {
-            if let Some(slot) = self.tree.find(*cell) {
-                self.tree
-                    .charge(node, slot, amount.wide().saturating_mul(times), Book::Planned);
-            }
-        }
+        let holdings = self.holdings(unit);
+        self.tree.plan(node, &holdings, times);
     }
 
     /// Whether a ClusterQueue and every cohort between it and the common ancestor still borrow a lacking cell.

@@ -11,7 +11,7 @@ use super::policy::{
     AdmissionScope, ClusterQueuePreemption, ConcurrentAdmissionPolicy, FairSharing, FairSharingStatus,
     FlavorFungibility, QueueingStrategy, StopPolicy,
 };
-use super::quota::{FlavorUsage, ResourceGroup};
+use super::quota::{FlavorUsage, ResourceGroup, group_rules, limit_rule};
 use crate::absent::default_when_absent;
 use crate::schema::{CheckName, ObjectName, rule};
 
@@ -56,15 +56,9 @@ use crate::schema::{CheckName, ObjectName, rule};
         description = "Number of jobs that are admitted and not finished"
     )
 )]
-#[schemars(extend("x-kubernetes-validations" = [rule(
-        "has(self.cohortName) || !has(self.resourceGroups) || self.resourceGroups.all(g, \
-         g.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
-        "borrowingLimit needs a cohortName: there is nobody to borrow from",
-    ), rule(
-        "has(self.cohortName) || !has(self.resourceGroups) || self.resourceGroups.all(g, \
-         g.flavors.all(f, f.resources.all(r, !has(r.lendingLimit))))",
-        "lendingLimit needs a cohortName: there is nobody to lend to",
-    ), rule(
+#[schemars(extend("x-kubernetes-validations" = [
+    limit_rule("cohortName", "borrowingLimit", "borrow from"),
+    limit_rule("cohortName", "lendingLimit", "lend to"), rule(
         "has(self.concurrentAdmissionPolicy) == has(oldSelf.concurrentAdmissionPolicy) \
          && (!has(self.concurrentAdmissionPolicy) || self.concurrentAdmissionPolicy == oldSelf.concurrentAdmissionPolicy)",
         "concurrentAdmissionPolicy cannot change",
@@ -73,18 +67,7 @@ pub struct ClusterQueueSpec {
     /// Quotas, in groups of resources that are assigned together.
     #[schemars(length(max = 16))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = [
-        rule(
-            "self.all(g, self.exists_one(h, sets.intersects(g.coveredResources, h.coveredResources)))",
-            "a resource belongs to one group alone",
-        ),
-        rule(
-            "self.all(g, self.exists_one(h, sets.intersects(g.flavors.map(f, f.name), h.flavors.map(f, f.name))))",
-            "a flavor belongs to one group alone",
-        ),
-        rule("self.map(g, size(g.flavors)).sum() <= 256", "a queue has at most 256 flavors"),
-        rule("self.map(g, size(g.coveredResources)).sum() <= 256", "a queue covers at most 256 resources"),
-    ]))]
+    #[schemars(extend("x-kubernetes-validations" = group_rules("queue")))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_groups: Vec<ResourceGroup>,
     /// The cohort that the queue belongs to. Queues of one cohort can use each other's unused quota. Absent means the

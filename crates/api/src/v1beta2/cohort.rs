@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policy::{FairSharing, FairSharingStatus};
-use super::quota::ResourceGroup;
+use super::quota::{ResourceGroup, group_rules, limit_rule};
 use crate::absent::default_when_absent;
-use crate::schema::{ObjectName, rule};
+use crate::schema::ObjectName;
 
 /// The desired state of a Cohort.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -24,15 +24,9 @@ use crate::schema::{ObjectName, rule};
     derive = "PartialEq",
     doc = "A group of ClusterQueues and other Cohorts that share unused quota, with quota and a place in a tree of its own. ClusterQueues name it in cohortName. A cohort that ClusterQueues name exists without an object, with no quota of its own and no parent."
 )]
-#[schemars(extend("x-kubernetes-validations" = [rule(
-        "has(self.parentName) || !has(self.resourceGroups) || self.resourceGroups.all(g, \
-         g.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
-        "borrowingLimit needs a parentName: there is nobody to borrow from",
-    ), rule(
-        "has(self.parentName) || !has(self.resourceGroups) || self.resourceGroups.all(g, \
-         g.flavors.all(f, f.resources.all(r, !has(r.lendingLimit))))",
-        "lendingLimit needs a parentName: there is nobody to lend to",
-    )]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    limit_rule("parentName", "borrowingLimit", "borrow from"),
+    limit_rule("parentName", "lendingLimit", "lend to")]))]
 pub struct CohortSpec {
     /// The Cohort that this one is a member of. Absent means that it is the root of its tree. Members of a cohort in a
     /// cycle, or whose parent does not exist, admit nothing.
@@ -43,18 +37,7 @@ pub struct CohortSpec {
     /// its members, so a lendingLimit may be above the nominalQuota here.
     #[schemars(length(max = 16))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = [
-        rule(
-            "self.all(g, self.exists_one(h, sets.intersects(g.coveredResources, h.coveredResources)))",
-            "a resource belongs to one group alone",
-        ),
-        rule(
-            "self.all(g, self.exists_one(h, sets.intersects(g.flavors.map(f, f.name), h.flavors.map(f, f.name))))",
-            "a flavor belongs to one group alone",
-        ),
-        rule("self.map(g, size(g.flavors)).sum() <= 256", "a cohort has at most 256 flavors"),
-        rule("self.map(g, size(g.coveredResources)).sum() <= 256", "a cohort covers at most 256 resources"),
-    ]))]
+    #[schemars(extend("x-kubernetes-validations" = group_rules("cohort")))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_groups: Vec<ResourceGroup>,
     /// The weight of the cohort among the members of its parent.

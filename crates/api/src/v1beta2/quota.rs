@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::QuantityText;
 use crate::quantity_text::NonNegativeQuantity;
@@ -91,4 +92,37 @@ pub struct ResourceUsage {
     /// The part of the total that is above the nominal quota, taken from the cohort.
     #[serde(default)]
     pub borrowed: QuantityText,
+}
+
+/// The rule that only a holder of quota that names the cohort above it, in `parent`, has this limit.
+pub(super) fn limit_rule(parent: &str, limit: &str, use_of_it: &str) -> Value {
+    rule(
+        &format!(
+            "has(self.{parent}) || !has(self.resourceGroups) || self.resourceGroups.all(g, \
+             g.flavors.all(f, f.resources.all(r, !has(r.{limit}))))"
+        ),
+        &format!("{limit} needs a {parent}: there is nobody to {use_of_it}"),
+    )
+}
+
+/// The rules that the resource groups of one `holder` keep between them.
+pub(super) fn group_rules(holder: &str) -> [Value; 4] {
+    [
+        rule(
+            "self.all(g, self.exists_one(h, sets.intersects(g.coveredResources, h.coveredResources)))",
+            "a resource belongs to one group alone",
+        ),
+        rule(
+            "self.all(g, self.exists_one(h, sets.intersects(g.flavors.map(f, f.name), h.flavors.map(f, f.name))))",
+            "a flavor belongs to one group alone",
+        ),
+        rule(
+            "self.map(g, size(g.flavors)).sum() <= 256",
+            &format!("a {holder} has at most 256 flavors"),
+        ),
+        rule(
+            "self.map(g, size(g.coveredResources)).sum() <= 256",
+            &format!("a {holder} covers at most 256 resources"),
+        ),
+    ]
 }
