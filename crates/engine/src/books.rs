@@ -248,12 +248,12 @@ impl Engine {
 }
 
 /// Who may be helped by a lower use of a slot at a node and those above it, up to `last`.
-pub(crate) fn released(tree: &Tree, node: NodeId, last: NodeId, slot: Slot, woken: &mut Vec<Parked>) {
-    for node in tree.path(node) {
-        tree.watches.with_room(node, slot, tree.passes(node, slot), woken);
+pub(crate) fn released(tree: &mut Tree, node: NodeId, last: NodeId, slot: Slot, woken: &mut Vec<Parked>) {
+    let mut next = Some(node);
+    while let Some(node) = next {
+        let available = tree.passes(node, slot);
+        tree.watches.with_room(node, slot, available, woken);
         tree.watches.released(node, slot, woken);
-        if node == last {
-            break;
-        }
+        next = tree.node(node).parent.filter(|_| node != last);
     }
 }

@@ -46,9 +46,7 @@ impl Engine {
             let sticky = preemptor.is_some();
             let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict))?;
             if self.room_is_gone(id, class) {
-                if let Some(queue) = self.queues.get_mut(id) {
-                    queue.parking.unstir(class);
-                }
+                self.unstir(id, class);
                 continue;
             }
             self.counters.units_examined += 1;
@@ -92,6 +90,18 @@ impl Engine {
         stuck
             .zip(tree)
             .is_some_and(|(stuck, tree)| !tree.has_room(&stuck.wakes))
+    }
+
+    /// Parks a class again that was stirred by room that is gone.
+    fn unstir(&mut self, id: QueueId, key: ClassKey) {
+        let Some(queue) = self.queues.get_mut(id) else { return };
+        queue.parking.unstir(key);
+        let stuck = queue.parking.class(key).and_then(|class| class.stuck.as_ref());
+        if let Some(stuck) = stuck
+            && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
+        {
+            tree.watches.arm(&stuck.wakes);
+        }
     }
 
     /// Puts a unit that has no claim any more back among its likes.
@@ -311,13 +321,15 @@ impl Engine {
         self.counters.parks += 1;
         let Some(queue) = self.queues.get_mut(id) else { return };
         let before = queue.parking.class(key).and_then(|class| class.stuck.as_ref());
-        if before != Some(&stuck)
-            && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
-        {
-            if let Some(before) = before {
-                tree.watches.remove((id, key), &before.wakes);
+        if let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+            if before == Some(&stuck) {
+                tree.watches.arm(&stuck.wakes);
+            } else {
+                if let Some(before) = before {
+                    tree.watches.remove((id, key), &before.wakes);
+                }
+                tree.watches.add((id, key), &stuck.wakes);
             }
-            tree.watches.add((id, key), &stuck.wakes);
         }
         if queue.parking.park(key, stuck)
             && let Some(class) = queue.parking.class(key)

@@ -3,7 +3,8 @@
 //! Waking one too many costs a judgement, waking one too few loses work: where a condition cannot be told exactly, the
 //! wider one is watched. [`crate::Engine::audit`] checks that nobody who is parked has an outcome.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
 
@@ -48,10 +49,43 @@ impl Wakes {
     }
 }
 
+/// Who waits for room in one slot of one node, by how much.
+#[derive(Debug)]
+struct Rooms {
+    waiting: BTreeMap<i128, BTreeSet<Parked>>,
+    /// Whoever waits for no more than this was woken and is not parked again: many releases in a row wake each once.
+    woken_to: i128,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            woken_to: i128::MIN,
+        }
+    }
+}
+
+impl Rooms {
+    /// Somebody is parked who waits for this much.
+    fn arm(&mut self, need: i128) {
+        self.woken_to = self.woken_to.min(need.saturating_sub(1));
+    }
+
+    fn remove(&mut self, need: i128, parked: Parked) {
+        if let Some(alike) = self.waiting.get_mut(&need) {
+            alike.remove(&parked);
+            if alike.is_empty() {
+                self.waiting.remove(&need);
+            }
+        }
+    }
+}
+
 /// All that is watched in one tree.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    rooms: FxHashMap<(NodeId, Slot), BTreeSet<(i128, Parked)>>,
+    rooms: FxHashMap<(NodeId, Slot), Rooms>,
     releases: FxHashMap<(NodeId, Slot), BTreeSet<Parked>>,
     charges: FxHashMap<Slot, BTreeSet<Parked>>,
     own_victims: FxHashMap<QueueId, BTreeSet<Parked>>,
@@ -62,10 +96,9 @@ pub(crate) struct Watches {
 impl Watches {
     pub(crate) fn add(&mut self, parked: Parked, wakes: &Wakes) {
         for (slot, bar) in &wakes.rooms {
-            self.rooms
-                .entry((bar.node, *slot))
-                .or_default()
-                .insert((bar.need, parked));
+            let rooms = self.rooms.entry((bar.node, *slot)).or_default();
+            rooms.waiting.entry(bar.need).or_default().insert(parked);
+            rooms.arm(bar.need);
         }
         for at in &wakes.releases {
             self.releases.entry(*at).or_default().insert(parked);
@@ -86,8 +119,8 @@ impl Watches {
 
     pub(crate) fn remove(&mut self, parked: Parked, wakes: &Wakes) {
         for (slot, bar) in &wakes.rooms {
-            if let Some(waiting) = self.rooms.get_mut(&(bar.node, *slot)) {
-                waiting.remove(&(bar.need, parked));
+            if let Some(rooms) = self.rooms.get_mut(&(bar.node, *slot)) {
+                rooms.remove(bar.need, parked);
             }
         }
         for at in &wakes.releases {
@@ -107,15 +140,23 @@ impl Watches {
         self.shares.remove(&parked);
     }
 
-    /// Who waits for no more than `available` at a node.
-    pub(crate) fn with_room(&self, node: NodeId, slot: Slot, available: i128, woken: &mut Vec<Parked>) {
-        if let Some(waiting) = self.rooms.get(&(node, slot)) {
-            woken.extend(
-                waiting
-                    .iter()
-                    .take_while(|(need, _)| *need <= available)
-                    .map(|(_, parked)| *parked),
-            );
+    /// A class that was woken by room is parked again, for the same as before.
+    pub(crate) fn arm(&mut self, wakes: &Wakes) {
+        for (slot, bar) in &wakes.rooms {
+            if let Some(rooms) = self.rooms.get_mut(&(bar.node, *slot)) {
+                rooms.arm(bar.need);
+            }
+        }
+    }
+
+    /// Who waits for no more than `available` at a node and was not woken yet: the caller must wake them.
+    pub(crate) fn with_room(&mut self, node: NodeId, slot: Slot, available: i128, woken: &mut Vec<Parked>) {
+        if let Some(rooms) = self.rooms.get_mut(&(node, slot))
+            && available > rooms.woken_to
+        {
+            let fresh = (Bound::Excluded(rooms.woken_to), Bound::Included(available));
+            woken.extend(rooms.waiting.range(fresh).flat_map(|(_, alike)| alike));
+            rooms.woken_to = available;
         }
     }
 
@@ -145,9 +186,10 @@ impl Watches {
 
     pub(crate) fn is_watched(&self, parked: Parked, wakes: &Wakes) -> bool {
         let rooms = wakes.rooms.iter().all(|(slot, bar)| {
-            self.rooms
-                .get(&(bar.node, *slot))
-                .is_some_and(|waiting| waiting.contains(&(bar.need, parked)))
+            self.rooms.get(&(bar.node, *slot)).is_some_and(|rooms| {
+                let alike = rooms.waiting.get(&bar.need);
+                alike.is_some_and(|alike| alike.contains(&parked)) && rooms.woken_to < bar.need
+            })
         });
         let releases = wakes
             .releases
