@@ -10,7 +10,7 @@ use crate::nominate::least;
 use crate::queue::{Queue, QueueId};
 use crate::quota::{Books, CellId};
 use crate::ranked::Turn;
-use crate::report::{QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting};
+use crate::report::{Binding, QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting};
 use crate::spec::{Blocked, Gate, Inactive, Quota};
 use crate::tree::{Book, NodeId, Slot, Tree, TreeId};
 use crate::units::{Standing, Unit, UnitId, WaitingUnit};
@@ -263,8 +263,6 @@ impl Engine {
             Some(_) => None,
             None => Some(self.ask_in(&mut tree, id, turn, class, &plan).err()?),
         };
-        let potential = |slot: Slot| tree.state(node, slot).potential;
-        let available = |slot: Slot| tree.available(node, slot, Book::Planned);
         let (index, taken) = match stuck {
             Some(stuck) => (stuck.ask, stuck.taken),
             None => plan.stuck_when_empty(&tree, node, queue.fungibility())?,
@@ -280,12 +278,12 @@ impl Engine {
             Some(Hopeless::NoFlavor) => WaitReason::NoMatchingFlavor { pod_set, mismatches },
             Some(_) => WaitReason::ExceedsMaxQuota {
                 pod_set,
-                shortages: self.shortages(ask, &taken, &tree, node, potential),
+                shortages: self.shortages(ask, &taken, (tree_id, &tree.without_usage()), &tree, node),
                 mismatches,
             },
             None => WaitReason::WaitingForQuota {
                 pod_set,
-                shortages: self.shortages(ask, &taken, &tree, node, available),
+                shortages: self.shortages(ask, &taken, (tree_id, &tree), &tree, node),
                 mismatches,
             },
         };
@@ -307,31 +305,54 @@ impl Engine {
         }
     }
 
-    /// Every resource in every usable flavor of `ask` for which `bound` is too little.
-    fn shortages(
-        &self,
-        ask: &Ask,
-        taken: &Taken,
-        tree: &Tree,
-        node: NodeId,
-        bound: impl Fn(Slot) -> i128,
-    ) -> Vec<Shortage> {
+    /// Every resource in every usable flavor of `ask` for which there is too little in `room`: the tree as it is, or empty.
+    fn shortages(&self, ask: &Ask, taken: &Taken, room: (TreeId, &Tree), tree: &Tree, node: NodeId) -> Vec<Shortage> {
         let usable = ask.choices.iter().filter(|choice| choice.admitted.is_ok());
         let wants = usable.flat_map(|choice| {
             let wants = ask.wants(choice, taken).zip(&ask.resources);
             wants.map(move |((slot, need), resource)| (choice.flavor, *resource, slot, need))
         });
-        let short = wants.filter(|(_, _, slot, need)| *need > bound(*slot));
+        let short = wants.filter(|(_, _, slot, need)| *need > room.1.available(node, *slot, Book::Planned));
         short
-            .map(|(flavor, resource, slot, need)| Shortage {
-                flavor: self.cells.flavors.name(flavor).clone(),
-                resource: self.cells.resources.name(resource).clone(),
-                need: Amount::from_wide(need),
-                free: Amount::from_wide(tree.available(node, slot, Book::Planned)),
-                nominal: Amount::from_wide(tree.state(node, slot).nominal),
-                limit: Amount::from_wide(tree.state(node, slot).potential),
+            .map(|(flavor, resource, slot, need)| {
+                let state = tree.state(node, slot);
+                let free = tree.available(node, slot, Book::Planned);
+                let own = state
+                    .subtree
+                    .saturating_sub(state.usage(Book::Planned))
+                    .clamp(0, free.max(0));
+                Shortage {
+                    flavor: self.cells.flavors.name(flavor).clone(),
+                    resource: self.cells.resources.name(resource).clone(),
+                    need: Amount::from_wide(need),
+                    free: Amount::from_wide(free),
+                    borrowable: Amount::from_wide(free.max(0).saturating_sub(own)),
+                    nominal: Amount::from_wide(state.nominal),
+                    limit: Amount::from_wide(state.potential),
+                    binding: self.binding(room, node, slot, need),
+                }
             })
             .collect()
+    }
+
+    /// Which limit keeps a need of a ClusterQueue out of `room`: the first on the way up from it, else all that there is.
+    fn binding(&self, (id, room): (TreeId, &Tree), queue: NodeId, slot: Slot, need: i128) -> Binding {
+        let bar = room.bar(queue, slot, need, Book::Planned);
+        let at = bar.map_or(NodeId::ROOT, |bar| bar.node);
+        let is_root = room.node(at).parent.is_none();
+        if at == queue {
+            return if is_root {
+                Binding::Nominal
+            } else {
+                Binding::BorrowingLimit
+            };
+        }
+        let cohort = self.forest.cohort_at((id, at)).cloned().unwrap_or_else(|| "".into());
+        if is_root {
+            Binding::Cohort(cohort)
+        } else {
+            Binding::CohortBorrowingLimit(cohort)
+        }
     }
 
     /// The weighted share of a ClusterQueue in its cohort, in thousandths, rounded up; the largest number when it is infinite,

@@ -56,6 +56,12 @@ impl Forest {
         self.places.get(cohort).copied()
     }
 
+    /// The cohort that is at a place, which costs looking through all.
+    pub(crate) fn cohort_at(&self, place: (TreeId, NodeId)) -> Option<&Name> {
+        let mut places = self.places.iter();
+        places.find(|(_, known)| **known == place).map(|(cohort, _)| cohort)
+    }
+
     pub(crate) fn cohorts(&self) -> impl Iterator<Item = &Name> {
         self.specs.keys()
     }

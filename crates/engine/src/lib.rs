@@ -114,7 +114,7 @@ pub use ids::{LocalQueueKey, Name, Time, Uid};
 pub use log::{Divergence, Step};
 pub use overview::{CohortReport, CohortUsage};
 pub use report::{
-    Action, Admission, Changed, Counters, Eviction, EvictionCause, Pass, PodSetAssignment, PreemptionReason,
+    Action, Admission, Binding, Changed, Counters, Eviction, EvictionCause, Pass, PodSetAssignment, PreemptionReason,
     QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting,
 };
 pub use spec::{

@@ -205,10 +205,27 @@ pub struct Shortage {
     pub need: Amount,
     /// What the queue may still use now, of its own and of its cohort's.
     pub free: Amount,
+    /// What of that would be borrowed.
+    pub borrowable: Amount,
     /// The queue's own quota.
     pub nominal: Amount,
     /// The most that the queue could ever use, of its own and of its cohort's.
     pub limit: Amount,
+    /// The limit that keeps the unit out.
+    pub binding: Binding,
+}
+
+/// The limit that leaves too little for a unit: the first on the way up from its ClusterQueue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// The quota of the ClusterQueue, which has no cohort to borrow from.
+    Nominal,
+    /// The borrowing limit of the ClusterQueue.
+    BorrowingLimit,
+    /// The borrowing limit of this cohort, which the ClusterQueue is in.
+    CohortBorrowingLimit(Name),
+    /// What there is, lent and of its own, in this cohort, the uppermost that the ClusterQueue is in.
+    Cohort(Name),
 }
 
 impl WaitReason {

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::amount::Amount;
 use crate::flavors::Mismatch;
 use crate::ids::Name;
-use crate::report::{Shortage, WaitReason};
+use crate::report::{Binding, Shortage, WaitReason};
 
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,16 +66,26 @@ fn exceeds(shortage: &Shortage) -> String {
     let Shortage { flavor, resource, .. } = shortage;
     let amount = |amount| amount_of(resource, amount);
     let (need, limit) = (amount(shortage.need), amount(shortage.limit));
-    let own = own(shortage);
-    format!("flavor {flavor} has at most {limit} {resource}{own} and {need} is needed")
+    let (own, binding) = (own(shortage), binding(shortage, "has"));
+    format!("flavor {flavor} has at most {limit} {resource}{own} and {need} is needed{binding}")
 }
 
 fn short(shortage: &Shortage) -> String {
     let Shortage { flavor, resource, .. } = shortage;
     let amount = |amount| amount_of(resource, amount);
     let (need, free, limit) = (amount(shortage.need), amount(shortage.free), amount(shortage.limit));
-    let own = own(shortage);
-    format!("flavor {flavor} has {free} of {limit} {resource}{own} free and {need} is needed")
+    let (own, binding) = (own(shortage), binding(shortage, "has left"));
+    format!("flavor {flavor} has {free} of {limit} {resource}{own} free and {need} is needed{binding}")
+}
+
+/// Which limit it is, where that is not plain; a cohort `has` so much, or has so much left.
+fn binding(shortage: &Shortage, has: &str) -> String {
+    match &shortage.binding {
+        Binding::Nominal => String::new(),
+        Binding::BorrowingLimit => ", more than the borrowing limit allows".to_owned(),
+        Binding::CohortBorrowingLimit(cohort) => format!(", more than the borrowing limit of cohort {cohort} allows"),
+        Binding::Cohort(cohort) => format!(", more than cohort {cohort} {has}"),
+    }
 }
 
 /// What of the limit is the queue's own, where there is a cohort to borrow from or lend to.
@@ -118,7 +128,9 @@ mod tests {
             need: Amount::new(need),
             free: Amount::new(free),
             nominal: Amount::new(nominal),
+            borrowable: Amount::ZERO,
             limit: Amount::new(nominal),
+            binding: Binding::Nominal,
         };
         let waiting = WaitReason::WaitingForQuota {
             pod_set: "main".into(),
@@ -139,5 +151,31 @@ mod tests {
             never.to_string(),
             "pod set main asks for more than the ClusterQueue can ever use: flavor spot has at most 2 pods and 3 is needed"
         );
+    }
+
+    #[test]
+    fn a_shortage_in_a_cohort_says_which_limit_it_is() {
+        let shortage = |binding| Shortage {
+            flavor: "spot".into(),
+            resource: "gpu".into(),
+            need: Amount::new(5),
+            free: Amount::new(3),
+            borrowable: Amount::new(2),
+            nominal: Amount::new(4),
+            limit: Amount::new(8),
+            binding,
+        };
+        let said = "flavor spot has 3 of 8 gpu (4 of its own) free and 5 is needed";
+        for (binding, limit) in [
+            (Binding::Nominal, ""),
+            (Binding::BorrowingLimit, ", more than the borrowing limit allows"),
+            (
+                Binding::CohortBorrowingLimit("lab".into()),
+                ", more than the borrowing limit of cohort lab allows",
+            ),
+            (Binding::Cohort("all".into()), ", more than cohort all has left"),
+        ] {
+            assert_eq!(short(&shortage(binding)), format!("{said}{limit}"));
+        }
     }
 }

@@ -4,9 +4,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sluice_e2e::jobs::Stage;
 use sluice_e2e::manifests;
-use sluice_testkit::KubectlOutput;
+use sluice_testkit::{KubectlOutput, eventually};
 
-use crate::world::{Team, world};
+use crate::world::{PATIENCE, Team, world};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Suspend {
@@ -88,6 +88,29 @@ async fn apply_again(team: &Team<'_>, how: How, name: &str, manifest: &Value) ->
     Ok(())
 }
 
+/// The Job when nobody writes to it any more: the Job controller has written that its pod is ready, or that it is suspended.
+/// `kubectl replace` reads and writes, and is refused if somebody wrote between.
+async fn until_still(team: &Team<'_>, name: &str, running: bool) -> Result<Value> {
+    eventually("nobody writes to the Job any more", PATIENCE, || async {
+        let job = team.kubectl.get(&format!("job {name} -n {}", team.name)).await?;
+        let status = &job["status"];
+        let suspended = status["conditions"].as_array().is_some_and(|all| {
+            all.iter()
+                .any(|one| one["type"] == "Suspended" && one["status"] == "True")
+        });
+        ensure!(
+            if running {
+                status["ready"] == 1 && !suspended
+            } else {
+                suspended
+            },
+            "its status is {status}"
+        );
+        anyhow::Ok(job)
+    })
+    .await
+}
+
 async fn each(team: &Team<'_>, running: bool) -> Result<()> {
     for how in WAYS {
         for suspend in SUSPENDS {
@@ -96,10 +119,7 @@ async fn each(team: &Team<'_>, running: bool) -> Result<()> {
                 let manifest = manifest(team, &name, suspend, tolerations);
                 let first = if how == How::Replace { How::ApplyTwice } else { how };
                 send(team, first, &manifest).await?.ok()?;
-                if running {
-                    team.until(&name, Stage::Running).await?;
-                }
-                let before = team.kubectl.get(&format!("job {name} -n {}", team.name)).await?;
+                let before = until_still(team, &name, running).await?;
                 apply_again(team, how, &name, &manifest).await?;
                 let after = team.kubectl.get(&format!("job {name} -n {}", team.name)).await?;
                 unchanged(&name, &before, &after)?;

@@ -126,8 +126,11 @@ impl Twin {
                     .into_iter()
                     .map(|shortage| {
                         let cell = (shortage.flavor.clone(), shortage.resource.clone());
-                        let free = super::saturated(planned.available(asking.queue, &cell));
-                        Shortage { free, ..shortage }
+                        Shortage {
+                            free: super::saturated(planned.available(asking.queue, &cell)),
+                            borrowable: super::saturated(planned.borrowable(asking.queue, &cell)),
+                            ..shortage
+                        }
                     })
                     .collect(),
                 mismatches: with_mismatches(mismatches),

@@ -240,6 +240,8 @@ impl Twin {
                 shortages.push(Shortage {
                     need: saturated(*need),
                     free: saturated(free),
+                    borrowable: saturated(planned.borrowable(asking.queue, &cell)),
+                    binding: planned.binding(asking.queue, &cell, *need),
                     nominal: saturated(planned.forest.nominal(asking.queue, &cell)),
                     limit: saturated(planned.forest.potential(asking.queue, &cell)),
                     flavor: cell.0,

@@ -287,6 +287,34 @@ impl<'f> Book<'f> {
         Some(subtree - local - (self.usage(n, cell) - local).max(0) + borrow)
     }
 
+    /// What of `available` is more than the ClusterQueue's own.
+    pub(crate) fn borrowable(&self, queue: At, cell: &Cell) -> i128 {
+        let free = self.available(queue, cell).max(0);
+        let own = (self.forest.subtree(queue, cell) - self.usage(queue, cell)).max(0);
+        (free - own).max(0)
+    }
+
+    /// The first limit on the way up that leaves too little for a need of the ClusterQueue.
+    pub(crate) fn binding(&self, queue: At, cell: &Cell, need: i128) -> Binding {
+        let (mut n, mut left) = (queue, need);
+        while let Some(parent) = self.forest.parent(n) {
+            left -= self.free_local(n, cell);
+            if self.slack(n, cell).is_some_and(|slack| left > slack) {
+                return if n == queue {
+                    Binding::BorrowingLimit
+                } else {
+                    Binding::CohortBorrowingLimit(self.forest.member(n).name.clone())
+                };
+            }
+            n = parent;
+        }
+        if n == queue {
+            Binding::Nominal
+        } else {
+            Binding::Cohort(self.forest.member(n).name.clone())
+        }
+    }
+
     pub(crate) fn fits(&self, queue: At, needs: &Needs) -> bool {
         needs.iter().all(|(cell, need)| *need <= self.available(queue, cell))
     }
