@@ -184,7 +184,8 @@ impl Engine {
             return fault("shapes differ from those of the waiting units");
         }
         let known = |id: &QueueId| self.queues.get(*id).is_some();
-        if !expected.of_queues.keys().chain(expected.order.keys()).all(known) || !self.dirty.iter().all(known) {
+        if !expected.of_queues.keys().chain(expected.order.keys()).all(known) || !self.dirty.iter().all(|id| known(&id))
+        {
             return fault("a forgotten ClusterQueue is in use");
         }
         Ok(())

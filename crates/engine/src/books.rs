@@ -108,8 +108,7 @@ impl Engine {
     /// Whoever was kept waiting for pods of others may be admitted now.
     fn pods_came(&mut self) {
         if self.unready == 0 && self.settings.block_admission {
-            self.dirty.extend(self.held_back.iter().copied());
-            self.held_back.clear();
+            self.dirty.append(&mut self.held_back);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use crate::arena::Column;
+use crate::arena::{Column, Marks};
 use crate::flavors::FlavorSpec;
 use crate::forest::Forest;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
@@ -47,11 +47,11 @@ pub struct Engine {
     /// Units that hold quota and whose pods are not ready.
     pub(crate) unready: usize,
     /// Queues that wait for the pods of others.
-    pub(crate) held_back: BTreeSet<QueueId>,
+    pub(crate) held_back: Marks<QueueId>,
     /// Queues in which the next pass may find something to do.
-    pub(crate) dirty: BTreeSet<QueueId>,
+    pub(crate) dirty: Marks<QueueId>,
     /// Queues whose head may have changed since reasons were last told.
-    pub(crate) unsettled: BTreeSet<QueueId>,
+    pub(crate) unsettled: Marks<QueueId>,
     /// Units whose reason to wait may have changed since the last pass.
     pub(crate) touched: Vec<Uid>,
     pub(crate) changes: Changes,
@@ -272,9 +272,9 @@ impl Engine {
     fn collect_queue(&mut self, id: QueueId) {
         if self.queues.collect(id) {
             // The id may name another queue soon.
-            self.dirty.remove(&id);
-            self.unsettled.remove(&id);
-            self.held_back.remove(&id);
+            self.dirty.remove(id);
+            self.unsettled.remove(id);
+            self.held_back.remove(id);
             self.drained.0.remove(&id);
         }
     }
