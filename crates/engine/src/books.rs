@@ -152,13 +152,13 @@ impl Engine {
             let Some(known) = queue.parking.class(*class) else {
                 continue;
             };
-            let parked = known.parked().is_some();
+            let (parked, priority) = (known.parked().is_some(), known.key.priority);
             if known.stuck.as_ref().is_some_and(|stuck| stuck.wakes.is_room_alone()) {
                 queue.parking.stir(*class);
             } else if let Some(stuck) = queue.parking.wake(*class)
                 && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
             {
-                tree.watches.remove((*queue_id, *class), &stuck.wakes);
+                tree.watches.remove((*queue_id, *class), priority, &stuck.wakes);
             }
             if !parked {
                 continue;

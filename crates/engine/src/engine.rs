@@ -255,13 +255,13 @@ impl Engine {
         queue.state = state;
         let woken = queue.parking.reset();
         self.counters.wakes += woken.len() as u64;
-        let place = queue.place;
-        let local_queues = queue.local_queues.clone();
-        if let Some(tree) = place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+        if let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
             for (class, stuck) in &woken {
-                tree.watches.remove((id, *class), &stuck.wakes);
+                let priority = queue.parking.class(*class).map_or(0, |class| class.key.priority);
+                tree.watches.remove((id, *class), priority, &stuck.wakes);
             }
         }
+        let local_queues = queue.local_queues.clone();
         self.dirty.insert(id);
         self.mark_queue(id);
         for local_queue in local_queues {

@@ -8,12 +8,12 @@ use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
 
-use crate::parking::ClassKey;
+use crate::parking::ClassId;
 use crate::queue::QueueId;
 use crate::tree::{Bar, NodeId, Slot};
 
 /// A parked class of a ClusterQueue.
-pub(crate) type Parked = (QueueId, ClassKey);
+pub(crate) type Parked = (QueueId, ClassId);
 
 /// What ends the parking of a class: any of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,13 +88,15 @@ pub(crate) struct Watches {
     rooms: FxHashMap<(NodeId, Slot), Rooms>,
     releases: FxHashMap<(NodeId, Slot), BTreeSet<Parked>>,
     charges: FxHashMap<Slot, BTreeSet<Parked>>,
-    own_victims: FxHashMap<QueueId, BTreeSet<Parked>>,
+    /// By priority.
+    own_victims: FxHashMap<QueueId, BTreeSet<(i32, ClassId)>>,
     other_victims: BTreeSet<Parked>,
     shares: BTreeSet<Parked>,
 }
 
 impl Watches {
-    pub(crate) fn add(&mut self, parked: Parked, wakes: &Wakes) {
+    /// `priority` is that of the class.
+    pub(crate) fn add(&mut self, parked: Parked, priority: i32, wakes: &Wakes) {
         for (slot, bar) in &wakes.rooms {
             let rooms = self.rooms.entry((bar.node, *slot)).or_default();
             rooms.waiting.entry(bar.need).or_default().insert(parked);
@@ -107,7 +109,8 @@ impl Watches {
             self.charges.entry(*slot).or_default().insert(parked);
         }
         if wakes.own_victims {
-            self.own_victims.entry(parked.0).or_default().insert(parked);
+            let own = self.own_victims.entry(parked.0).or_default();
+            own.insert((priority, parked.1));
         }
         if wakes.other_victims {
             self.other_victims.insert(parked);
@@ -117,7 +120,8 @@ impl Watches {
         }
     }
 
-    pub(crate) fn remove(&mut self, parked: Parked, wakes: &Wakes) {
+    /// The opposite of [`Watches::add`].
+    pub(crate) fn remove(&mut self, parked: Parked, priority: i32, wakes: &Wakes) {
         for (slot, bar) in &wakes.rooms {
             if let Some(rooms) = self.rooms.get_mut(&(bar.node, *slot)) {
                 rooms.remove(bar.need, parked);
@@ -133,11 +137,17 @@ impl Watches {
                 waiting.remove(&parked);
             }
         }
-        if let Some(waiting) = self.own_victims.get_mut(&parked.0) {
-            waiting.remove(&parked);
+        if wakes.own_victims
+            && let Some(own) = self.own_victims.get_mut(&parked.0)
+        {
+            own.remove(&(priority, parked.1));
         }
-        self.other_victims.remove(&parked);
-        self.shares.remove(&parked);
+        if wakes.other_victims {
+            self.other_victims.remove(&parked);
+        }
+        if wakes.shares {
+            self.shares.remove(&parked);
+        }
     }
 
     /// A class that was woken by room is parked again, for the same as before.
@@ -174,8 +184,10 @@ impl Watches {
 
     /// Who could evict a unit of `queue` with this priority.
     pub(crate) fn victim(&self, queue: QueueId, priority: i32, woken: &mut Vec<Parked>) {
-        let own = self.own_victims.get(&queue).into_iter().flatten();
-        woken.extend(own.filter(|(_, class)| class.priority >= priority));
+        if let Some(own) = self.own_victims.get(&queue) {
+            let own = own.iter().rev().take_while(|(theirs, _)| *theirs >= priority);
+            woken.extend(own.map(|(_, class)| (queue, *class)));
+        }
         woken.extend(self.other_victims.iter().filter(|(other, _)| *other != queue));
     }
 
