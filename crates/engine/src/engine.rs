@@ -15,7 +15,7 @@ use crate::quota::{Cells, FlavorId};
 use crate::report::{Changed, Counters, WaitKind};
 use crate::shapes::Shapes;
 use crate::spec::{ChargedUnit, Event, LocalQueueSpec, Phase, QueueSpec, Settings, UnitSpec};
-use crate::units::{Aside, Body, Held, Standing, Unit, UnitId, Units, WaitingUnit};
+use crate::units::{Aside, Body, Charges, Held, Standing, Unit, UnitId, Units, WaitingUnit};
 
 /// The brain: quota, queues and units, and the decisions about them.
 ///
@@ -410,7 +410,7 @@ impl Engine {
     fn set_charged(&mut self, unit: ChargedUnit) {
         let queue = self.queues.ensure(&unit.queue);
         let local_queue = self.local_queues.ensure(&unit.local_queue);
-        let mut charges: Vec<_> = unit
+        let mut charges: Charges = unit
             .charges
             .iter()
             .filter(|charge| !charge.amount.is_zero())
