@@ -13,13 +13,12 @@ use crate::watch::Parked;
 
 impl Engine {
     /// Takes in that a unit that holds quota holds the same and is further in its life, or otherwise another.
-    pub(crate) fn recharge(&mut self, id: UnitId, held: Box<Held>) {
+    pub(crate) fn recharge(&mut self, id: UnitId, held: Held) {
         self.delist(id);
         let Some(unit) = self.units.get_mut(id) else { return };
         let local_queue = unit.local_queue;
-        let Body::Charged(before) = std::mem::replace(&mut unit.body, Body::Charged(held)) else {
-            return;
-        };
+        let Body::Charged(known) = &mut unit.body else { return };
+        let before = std::mem::replace(&mut **known, held);
         self.move_books(local_queue, &before, id);
         self.enlist(id);
     }
@@ -28,12 +27,18 @@ impl Engine {
     pub(crate) fn move_books(&mut self, local_queue: LocalQueueId, before: &Held, id: UnitId) {
         let Some(held) = self.units.held(id) else { return };
         let (phase, unready) = (held.phase, held.awaits_pods());
-        let (queue, charges) = (before.queue, &before.charges);
-        self.strike(local_queue, queue, charges, before.phase);
-        self.enter(local_queue, queue, charges, phase);
+        let (queue_id, charges) = (before.queue, &before.charges);
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.books.advance(charges, before.phase, phase);
+        }
+        if let Some(known) = self.local_queues.get_mut(local_queue) {
+            known.books.advance(charges, before.phase, phase);
+        }
+        self.mark_queue(queue_id);
+        self.mark_local_queue(local_queue);
         match (before.phase == Phase::Evicting, phase == Phase::Evicting) {
-            (false, true) => self.charge_tree(queue, charges, -1, Book::Planned),
-            (true, false) => self.charge_tree(queue, charges, 1, Book::Planned),
+            (false, true) => self.charge_tree(queue_id, charges, -1, &[Book::Planned]),
+            (true, false) => self.charge_tree(queue_id, charges, 1, &[Book::Planned]),
             _ => {}
         }
         self.unready += usize::from(unready);
@@ -55,10 +60,13 @@ impl Engine {
     }
 
     fn charge_held(&mut self, held: &Held, times: i128) {
-        self.charge_tree(held.queue, &held.charges, times, Book::Held);
-        if held.phase != Phase::Evicting {
-            self.charge_tree(held.queue, &held.charges, times, Book::Planned);
-        }
+        let evicting = held.phase == Phase::Evicting;
+        let books: &[Book] = if evicting {
+            &[Book::Held]
+        } else {
+            &[Book::Held, Book::Planned]
+        };
+        self.charge_tree(held.queue, &held.charges, times, books);
     }
 
     /// Writes what a unit holds into the books of its queue and its LocalQueue.
@@ -113,18 +121,23 @@ impl Engine {
     }
 
     /// Adds to what a queue uses (`times` 1) or takes away (-1), and wakes whom that may help.
-    pub(crate) fn charge_tree(&mut self, queue: QueueId, charges: &[(CellId, crate::Amount)], times: i128, book: Book) {
+    fn charge_tree(&mut self, queue: QueueId, charges: &[(CellId, crate::Amount)], times: i128, books: &[Book]) {
         let Some((tree_id, node)) = self.queues.get(queue).and_then(|queue| queue.place) else {
             return;
         };
         let Some(tree) = self.forest.trees.get_mut(tree_id) else {
             return;
         };
-        let mut woken = Vec::new();
+        let planned = books.contains(&Book::Planned);
+        let mut woken = std::mem::take(&mut self.woken);
         for (cell, amount) in charges {
             let slot = tree.slot(self.cells.with_resource(*cell));
-            let last = tree.charge(node, slot, amount.wide().saturating_mul(times), book);
-            if book == Book::Held {
+            let amount = amount.wide().saturating_mul(times);
+            let mut last = node;
+            for book in books {
+                last = tree.charge(node, slot, amount, *book);
+            }
+            if !planned {
                 continue;
             }
             if times > 0 {
@@ -135,13 +148,15 @@ impl Engine {
                 released(tree, node, last, slot, &mut woken);
             }
         }
-        if book == Book::Planned {
+        if planned {
             tree.watches.shares_changed(&mut woken);
             if times > 0 {
                 tree.watches.others_changed(queue, &mut woken);
             }
         }
         self.wake_all(&woken);
+        woken.clear();
+        self.woken = woken;
     }
 
     pub(crate) fn wake_all(&mut self, woken: &[Parked]) {
@@ -239,10 +254,12 @@ impl Engine {
         let Some(tree) = place.and_then(|(tree, _)| self.forest.trees.get(tree)) else {
             return;
         };
-        let mut woken = Vec::new();
+        let mut woken = std::mem::take(&mut self.woken);
         tree.watches.victim(queue, priority, &mut woken);
         tree.watches.shares_changed(&mut woken);
         self.wake_all(&woken);
+        woken.clear();
+        self.woken = woken;
     }
 }
 

@@ -10,12 +10,14 @@ use crate::forest::Forest;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::{LocalQueueId, LocalQueues};
 use crate::memory::Memory;
+use crate::nominate::Nominee;
 use crate::queue::{QueueId, Queues};
 use crate::quota::{Cells, FlavorId};
 use crate::report::{Changed, Counters, WaitKind};
 use crate::shapes::Shapes;
 use crate::spec::{ChargedUnit, Event, LocalQueueSpec, Phase, QueueSpec, Settings, UnitSpec};
 use crate::units::{Aside, Body, Charges, Held, Standing, Unit, UnitId, Units, WaitingUnit};
+use crate::watch::Parked;
 
 /// The brain: quota, queues and units, and the decisions about them.
 ///
@@ -52,8 +54,13 @@ pub struct Engine {
     pub(crate) dirty: Marks<QueueId>,
     /// Queues whose head may have changed since reasons were last told.
     pub(crate) unsettled: Marks<QueueId>,
-    /// Units whose reason to wait may have changed since the last pass.
-    pub(crate) touched: Vec<Uid>,
+    /// Units whose reason to wait may have changed since the last pass; some of these ids may name others by now, of which
+    /// that is no less true.
+    pub(crate) touched: Vec<UnitId>,
+    /// Room for the nominees of a cycle; empty in between.
+    pub(crate) nominees: Vec<Nominee>,
+    /// Room for lists of whom something wakes; empty in between.
+    pub(crate) woken: Vec<Parked>,
     pub(crate) changes: Changes,
     pub(crate) counters: Counters,
 }
@@ -417,7 +424,7 @@ impl Engine {
             .map(|charge| (self.cells.intern_names(&charge.flavor, &charge.resource), charge.amount))
             .collect();
         charges.sort_unstable();
-        let held = Box::new(Held {
+        let held = Held {
             queue,
             priority: unit.priority,
             queued_at: unit.queued_at,
@@ -427,11 +434,11 @@ impl Engine {
             pods_ready: unit.pods_ready,
             phase: unit.phase,
             charges,
-        });
+        };
         let known = self.units.find(unit.uid);
         let before = known.and_then(|id| Some((self.units.get(id)?.local_queue, self.units.held(id)?)));
         let (follows_up, same_books) = match before {
-            Some((from, before)) if from == local_queue && *before == *held => return,
+            Some((from, before)) if from == local_queue && *before == held => return,
             Some((from, before)) => {
                 let same_books = from == local_queue && before.queue == queue && before.charges == held.charges;
                 let follows_up = before.priority == held.priority && before.queued_at == held.queued_at;
@@ -457,7 +464,7 @@ impl Engine {
         let id = self.units.insert(Unit {
             uid: unit.uid,
             local_queue,
-            body: Body::Charged(held),
+            body: Body::Charged(Box::new(held)),
         });
         self.enlist(id);
         if let Some(former) = former {

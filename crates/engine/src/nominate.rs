@@ -119,7 +119,7 @@ impl Engine {
             queue.parking.remove(class, &turn);
             queue.parking.insert(ClassKey { claims: false, ..key }, turn);
         }
-        self.touched.push(turn.uid);
+        self.touched.push(turn.unit);
     }
 
     fn is_first_of_class(&self, id: QueueId, class: ClassId, turn: Turn) -> bool {
@@ -354,7 +354,7 @@ impl Engine {
             // In strict order the others of the class are behind their head, whatever it waits for.
             let concerned = if strict { 1 } else { usize::MAX };
             self.touched
-                .extend(class.units.iter().take(concerned).map(|turn| turn.uid));
+                .extend(class.units.iter().take(concerned).map(|turn| turn.unit));
         }
     }
 }

@@ -46,11 +46,13 @@ impl Engine {
         let mut open = self.begin_cycles();
         while !open.is_empty() && course.actions.len() < limit && !self.is_held_back() {
             self.counters.cycles += 1;
-            let asked = open.drain(..);
-            let nominees: Vec<Nominee> = asked.filter_map(|queue| self.nominate(queue, &mut course)).collect();
+            let mut nominees = std::mem::take(&mut self.nominees);
+            nominees.extend(open.drain(..).filter_map(|queue| self.nominate(queue, &mut course)));
             open.extend(nominees.iter().map(|nominee| nominee.queue));
             let before = (course.actions.len(), course.claims.len());
-            self.take_all(nominees, &mut course);
+            course.actions.reserve(nominees.len());
+            self.take_all(&mut nominees, &mut course);
+            self.nominees = nominees;
             self.unsettled.extend(self.dirty.iter());
             open.append(&mut self.dirty.take());
             open.sort_unstable();
@@ -164,7 +166,7 @@ impl Engine {
             };
             let Some((_, node)) = queue.place else { continue };
             for (turn, claim) in std::mem::take(&mut queue.claims) {
-                self.touched.push(turn.uid);
+                self.touched.push(turn.unit);
                 for (slot, _) in &claim.needs {
                     released(tree, node, NodeId::ROOT, *slot, &mut woken);
                 }
@@ -177,26 +179,36 @@ impl Engine {
         self.wake_all(&woken);
     }
 
-    /// Takes the nominees one by one in the order that the rules say.
-    fn take_all(&mut self, nominees: Vec<Nominee>, course: &mut Course) {
-        // Room that was made for somebody is that unit's, whoever else would come first.
+    /// Takes the nominees one by one in the order that the rules say; leaves nobody.
+    fn take_all(&mut self, nominees: &mut Vec<Nominee>, course: &mut Course) {
+        if self.settings.fair_sharing.is_some() {
+            return self.take_by_tournament(nominees, course);
+        }
+        // What is sorted is small; the nominees themselves are not.
+        let mut order = Vec::with_capacity(nominees.len());
+        for (index, nominee) in nominees.iter().enumerate() {
+            // Room that was made for somebody is that unit's, whoever else would come first.
+            let level = if self.is_preemptor(nominee) {
+                None
+            } else {
+                Some(nominee.found.level)
+            };
+            order.push((level, nominee.turn, index));
+        }
+        order.sort_unstable();
+        for (_, _, index) in order {
+            self.take(&nominees[index], course);
+        }
+        nominees.clear();
+    }
+
+    /// The same with fair sharing: preemptors first as well, then tree by tree.
+    fn take_by_tournament(&mut self, nominees: &mut Vec<Nominee>, course: &mut Course) {
         let (mut preemptors, nominees): (Vec<Nominee>, Vec<Nominee>) =
-            nominees.into_iter().partition(|nominee| self.is_preemptor(nominee));
+            nominees.drain(..).partition(|nominee| self.is_preemptor(nominee));
         preemptors.sort_unstable_by_key(|nominee| nominee.turn);
         for nominee in preemptors {
             self.take(&nominee, course);
-        }
-        if self.settings.fair_sharing.is_none() {
-            // What is sorted is small; the nominees themselves are not.
-            let keys = nominees.iter().enumerate();
-            let mut order: Vec<(u32, Turn, usize)> = keys
-                .map(|(index, nominee)| (nominee.found.level, nominee.turn, index))
-                .collect();
-            order.sort_unstable();
-            for (_, _, index) in order {
-                self.take(&nominees[index], course);
-            }
-            return;
         }
         let mut by_tree: BTreeMap<TreeId, Vec<Nominee>> = BTreeMap::new();
         for nominee in nominees {
@@ -251,26 +263,26 @@ impl Engine {
                 continue;
             };
             if std::mem::take(&mut queue.resettle) {
-                touched.extend(queue.order.iter().map(|turn| turn.uid));
+                touched.extend(queue.order.iter().map(|turn| turn.unit));
             }
-            let head = if queue.is_strict() {
-                queue.parking.head().map(|turn| turn.uid)
-            } else {
-                None
-            };
-            if head != queue.reported_head {
-                touched.extend(std::mem::replace(&mut queue.reported_head, head));
-                touched.extend(head);
+            let head = if queue.is_strict() { queue.parking.head() } else { None };
+            if head.map(|turn| turn.uid) != queue.reported_head {
+                let before = std::mem::replace(&mut queue.reported_head, head.map(|turn| turn.uid));
+                touched.extend(before.and_then(|uid| self.units.find(uid)));
+                touched.extend(head.map(|turn| turn.unit));
             }
         }
-        for uid in touched {
-            let Some(id) = self.units.find(uid) else { continue };
+        for id in touched.drain(..) {
             let Some(kind) = self.kind_of(id) else { continue };
+            let Some(uid) = self.units.get(id).map(|unit| unit.uid) else {
+                continue;
+            };
             if let Some(waiting) = self.units.waiting_mut(id)
                 && waiting.reported.replace(kind) != Some(kind)
             {
                 self.changes.units.insert(uid);
             }
         }
+        self.touched = touched;
     }
 }

@@ -128,6 +128,19 @@ impl Books {
         self.admitted = self.admitted.saturating_sub(usize::from(phase != Phase::Assumed));
     }
 
+    /// Notes that a unit written in is in another phase.
+    pub(crate) fn advance(&mut self, charges: &[(CellId, Amount)], before: Phase, after: Phase) {
+        for (cell, amount) in charges {
+            if let Ok(at) = self.cells.binary_search_by_key(cell, |(known, _)| *known) {
+                let sums = &mut self.cells[at].1;
+                sums.add(amount.wide().saturating_neg(), before);
+                sums.add(amount.wide(), after);
+            }
+        }
+        self.admitted = self.admitted.saturating_add(usize::from(after != Phase::Assumed));
+        self.admitted = self.admitted.saturating_sub(usize::from(before != Phase::Assumed));
+    }
+
     pub(crate) fn sums(&self, cell: CellId) -> Sums {
         let at = self.cells.binary_search_by_key(&cell, |(known, _)| *known);
         at.map_or_else(|_| Sums::default(), |at| self.cells[at].1)

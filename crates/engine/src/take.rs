@@ -157,7 +157,7 @@ impl Engine {
     pub(crate) fn end_claims(&mut self, claims: Vec<(QueueId, Turn, Claim)>) {
         for (id, turn, claim) in claims {
             self.plan(id, &claim.needs, -1);
-            self.touched.push(turn.uid);
+            self.touched.push(turn.unit);
             let Some(key) = self.class_of_unit(turn.unit) else {
                 continue;
             };

@@ -33,8 +33,8 @@ impl Engine {
         let Some((unit, waiting)) = self.units.waiting(id) else {
             return;
         };
-        let (uid, turn) = (unit.uid, waiting.turn(unit.uid, id));
-        self.touched.push(uid);
+        let turn = waiting.turn(unit.uid, id);
+        self.touched.push(id);
         let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
             return;
         };
@@ -129,12 +129,12 @@ impl Engine {
         let Some((unit, _)) = self.units.waiting(id) else {
             return;
         };
-        let (uid, local_queue) = (unit.uid, unit.local_queue);
+        let local_queue = unit.local_queue;
         self.make_ready(id);
         if let Some(waiting) = self.units.waiting_mut(id) {
             waiting.standing = Standing::Ready;
         }
-        self.touched.push(uid);
+        self.touched.push(id);
         if let Some(queue) = self.local_queues.get(local_queue).and_then(LocalQueue::queue) {
             self.mark_queue(queue);
         }
