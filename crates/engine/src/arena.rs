@@ -170,12 +170,12 @@ impl<I: Id> Marks<I> {
         }
     }
 
-    /// Takes all marks away; the ids in order.
-    pub(crate) fn take(&mut self) -> Vec<I> {
-        let mut ids = self.listed.clone();
+    /// Moves all marks to the end of a list, these in order.
+    pub(crate) fn take_into(&mut self, ids: &mut Vec<I>) {
+        let from = ids.len();
+        ids.extend_from_slice(&self.listed);
+        ids[from..].sort_unstable();
         self.clear();
-        ids.sort_unstable();
-        ids
     }
 }
 
@@ -206,7 +206,9 @@ mod tests {
         more.extend([two, one]);
         marks.append(&mut more);
         assert_eq!(more.iter().count(), 0);
-        assert_eq!(marks.take(), [one, two, three]);
+        let mut taken = vec![two];
+        marks.take_into(&mut taken);
+        assert_eq!(taken, [two, one, two, three]);
         marks.insert(two);
         assert_eq!(marks.iter().collect::<Vec<_>>(), [two]);
     }

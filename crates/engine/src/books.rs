@@ -129,7 +129,7 @@ impl Engine {
             return;
         };
         let planned = books.contains(&Book::Planned);
-        let mut woken = std::mem::take(&mut self.woken);
+        let mut woken = std::mem::take(&mut self.buffers.woken);
         for (cell, amount) in charges {
             let slot = tree.slot(self.cells.with_resource(*cell));
             let amount = amount.wide().saturating_mul(times);
@@ -156,7 +156,7 @@ impl Engine {
         }
         self.wake_all(&woken);
         woken.clear();
-        self.woken = woken;
+        self.buffers.woken = woken;
     }
 
     pub(crate) fn wake_all(&mut self, woken: &[Parked]) {
@@ -254,12 +254,12 @@ impl Engine {
         let Some(tree) = place.and_then(|(tree, _)| self.forest.trees.get(tree)) else {
             return;
         };
-        let mut woken = std::mem::take(&mut self.woken);
+        let mut woken = std::mem::take(&mut self.buffers.woken);
         tree.watches.victim(queue, priority, &mut woken);
         tree.watches.shares_changed(&mut woken);
         self.wake_all(&woken);
         woken.clear();
-        self.woken = woken;
+        self.buffers.woken = woken;
     }
 }
 

@@ -10,14 +10,13 @@ use crate::forest::Forest;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::{LocalQueueId, LocalQueues};
 use crate::memory::Memory;
-use crate::nominate::Nominee;
+use crate::pass::Buffers;
 use crate::queue::{QueueId, Queues};
 use crate::quota::{Cells, FlavorId};
 use crate::report::{Changed, Counters, WaitKind};
 use crate::shapes::Shapes;
 use crate::spec::{ChargedUnit, Event, LocalQueueSpec, Phase, QueueSpec, Settings, UnitSpec};
 use crate::units::{Aside, Body, Charges, Held, Standing, Unit, UnitId, Units, WaitingUnit};
-use crate::watch::Parked;
 
 /// The brain: quota, queues and units, and the decisions about them.
 ///
@@ -57,10 +56,7 @@ pub struct Engine {
     /// Units whose reason to wait may have changed since the last pass; some of these ids may name others by now, of which
     /// that is no less true.
     pub(crate) touched: Vec<UnitId>,
-    /// Room for the nominees of a cycle; empty in between.
-    pub(crate) nominees: Vec<Nominee>,
-    /// Room for lists of whom something wakes; empty in between.
-    pub(crate) woken: Vec<Parked>,
+    pub(crate) buffers: Buffers,
     pub(crate) changes: Changes,
     pub(crate) counters: Counters,
 }

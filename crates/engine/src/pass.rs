@@ -12,6 +12,20 @@ use crate::ranked::Turn;
 use crate::report::{Action, EvictionCause, Pass};
 use crate::tree::{NodeId, TreeId};
 use crate::units::UnitId;
+use crate::watch::Parked;
+
+/// Lists that passes fill and empty again: kept so that their memory is.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    /// Queues to be asked.
+    open: Vec<QueueId>,
+    unsettled: Vec<QueueId>,
+    nominees: Vec<Nominee>,
+    /// The nominees' level, none for preemptors, their place in the queue order, and which of them it is.
+    order: Vec<(Option<u32>, Turn, usize)>,
+    /// Whom something wakes.
+    pub(crate) woken: Vec<Parked>,
+}
 
 /// What a pass keeps until its end.
 #[derive(Debug, Default)]
@@ -43,18 +57,19 @@ impl Engine {
             actions: self.stop_overdue(now),
             ..Course::default()
         };
-        let mut open = self.begin_cycles();
+        let mut open = std::mem::take(&mut self.buffers.open);
+        self.begin_cycles(&mut open);
         while !open.is_empty() && course.actions.len() < limit && !self.is_held_back() {
             self.counters.cycles += 1;
-            let mut nominees = std::mem::take(&mut self.nominees);
+            let mut nominees = std::mem::take(&mut self.buffers.nominees);
             nominees.extend(open.drain(..).filter_map(|queue| self.nominate(queue, &mut course)));
             open.extend(nominees.iter().map(|nominee| nominee.queue));
             let before = (course.actions.len(), course.claims.len());
             course.actions.reserve(nominees.len());
             self.take_all(&mut nominees, &mut course);
-            self.nominees = nominees;
+            self.buffers.nominees = nominees;
             self.unsettled.extend(self.dirty.iter());
-            open.append(&mut self.dirty.take());
+            self.dirty.take_into(&mut open);
             open.sort_unstable();
             open.dedup();
             if before == (course.actions.len(), course.claims.len()) {
@@ -67,7 +82,8 @@ impl Engine {
         self.end_claims(std::mem::take(&mut course.claims));
         self.settle_reasons();
         self.dirty.clear();
-        self.dirty.extend(open);
+        self.dirty.extend(open.drain(..));
+        self.buffers.open = open;
         Pass {
             actions: course.actions,
             next: self.next_instant(),
@@ -140,17 +156,17 @@ impl Engine {
         self.settings.block_admission && self.unready > 0
     }
 
-    /// The queues to be asked: those in which something may have changed, and those with claims, which are decided anew.
-    fn begin_cycles(&mut self) -> Vec<QueueId> {
+    /// Adds the queues to be asked: those in which something may have changed, and those with claims, which are decided anew.
+    fn begin_cycles(&mut self, open: &mut Vec<QueueId>) {
         if self.is_held_back() {
             self.unsettled.extend(self.dirty.iter());
-            return self.dirty.take();
+            return self.dirty.take_into(open);
         }
         for tree in std::mem::take(&mut self.forest.standing) {
             self.void_claims(tree);
         }
         self.unsettled.extend(self.dirty.iter());
-        self.dirty.take()
+        self.dirty.take_into(open);
     }
 
     /// Ends the claims of a tree: who was kept from something by one is looked at again.
@@ -185,7 +201,7 @@ impl Engine {
             return self.take_by_tournament(nominees, course);
         }
         // What is sorted is small; the nominees themselves are not.
-        let mut order = Vec::with_capacity(nominees.len());
+        let mut order = std::mem::take(&mut self.buffers.order);
         for (index, nominee) in nominees.iter().enumerate() {
             // Room that was made for somebody is that unit's, whoever else would come first.
             let level = if self.is_preemptor(nominee) {
@@ -196,9 +212,10 @@ impl Engine {
             order.push((level, nominee.turn, index));
         }
         order.sort_unstable();
-        for (_, _, index) in order {
+        for (_, _, index) in order.drain(..) {
             self.take(&nominees[index], course);
         }
+        self.buffers.order = order;
         nominees.clear();
     }
 
@@ -258,7 +275,9 @@ impl Engine {
     fn settle_reasons(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         self.unsettled.extend(self.dirty.iter());
-        for id in self.unsettled.take() {
+        let mut unsettled = std::mem::take(&mut self.buffers.unsettled);
+        self.unsettled.take_into(&mut unsettled);
+        for id in unsettled.drain(..) {
             let Some(queue) = self.queues.get_mut(id) else {
                 continue;
             };
@@ -272,6 +291,7 @@ impl Engine {
                 touched.extend(head.map(|turn| turn.unit));
             }
         }
+        self.buffers.unsettled = unsettled;
         for id in touched.drain(..) {
             let Some(kind) = self.kind_of(id) else { continue };
             let Some(uid) = self.units.get(id).map(|unit| unit.uid) else {
