@@ -9,7 +9,7 @@ use crate::ids::{Name, Time, Uid};
 use crate::nominate::Nominee;
 use crate::queue::{Claim, QueueId};
 use crate::ranked::Turn;
-use crate::report::{Action, EvictionCause, Pass};
+use crate::report::{Action, EvictionCause, Pass, WaitKind};
 use crate::tree::{NodeId, TreeId};
 use crate::units::UnitId;
 
@@ -133,17 +133,13 @@ impl Engine {
         evicted.collect()
     }
 
-    /// Whether nobody may be admitted before the pods of others are ready.
+    /// Whether nothing may be decided before the pods of others are ready.
     pub(crate) fn is_held_back(&self) -> bool {
         self.settings.block_admission && self.unready > 0
     }
 
     /// The queues to be asked: those in which something may have changed, and those with claims, which are decided anew.
     fn begin_cycles(&mut self) -> BTreeSet<QueueId> {
-        if self.is_held_back() {
-            self.unsettled.extend(self.dirty.iter().copied());
-            return std::mem::take(&mut self.dirty);
-        }
         for tree in std::mem::take(&mut self.forest.standing) {
             self.void_claims(tree);
         }
@@ -242,6 +238,18 @@ impl Engine {
         winner(self.forest.trees.get_mut(tree)?, &entrants)
     }
 
+    /// A unit of a class that is still to be examined is said to wait for that: what its class is found to wait for then is
+    /// news for it, even if it is none for the others.
+    fn forget_kind(&mut self, id: UnitId) {
+        let Some(key) = self.class_of_unit(id) else { return };
+        let local_queue = self.units.get(id).map(|unit| unit.local_queue);
+        let queue = local_queue.and_then(|id| self.local_queues.get(id)?.queue());
+        let class = queue.and_then(|queue| self.queues.get_mut(queue)?.parking.class_mut(key));
+        if let Some(class) = class {
+            class.kind = None;
+        }
+    }
+
     /// Finds the waiting units whose reason is of another kind than last reported.
     fn settle_reasons(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
@@ -266,6 +274,9 @@ impl Engine {
         for uid in touched {
             let Some(id) = self.units.find(uid) else { continue };
             let Some(kind) = self.kind_of(id) else { continue };
+            if matches!(kind, WaitKind::Pending | WaitKind::PodsNotReady) {
+                self.forget_kind(id);
+            }
             if let Some(waiting) = self.units.waiting_mut(id)
                 && waiting.reported.replace(kind) != Some(kind)
             {
