@@ -109,9 +109,79 @@ impl<I: Id, T: Default> Column<I, T> {
     }
 }
 
+/// A set of ids that is added to often and read as a whole now and then: adding costs no search.
+#[derive(Debug)]
+pub(crate) struct Marks<I> {
+    marked: Vec<bool>,
+    /// Each marked id once, as they came.
+    listed: Vec<I>,
+}
+
+impl<I> Default for Marks<I> {
+    fn default() -> Self {
+        Self {
+            marked: Vec::new(),
+            listed: Vec::new(),
+        }
+    }
+}
+
+impl<I: Id> Marks<I> {
+    pub(crate) fn insert(&mut self, id: I) {
+        if self.marked.len() <= id.index() {
+            self.marked.resize(id.index() + 1, false);
+        }
+        if !std::mem::replace(&mut self.marked[id.index()], true) {
+            self.listed.push(id);
+        }
+    }
+
+    /// Costs as much as there are marks.
+    pub(crate) fn remove(&mut self, id: I) {
+        if let Some(marked) = self.marked.get_mut(id.index())
+            && std::mem::take(marked)
+        {
+            self.listed.retain(|listed| *listed != id);
+        }
+    }
+
+    /// In no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = I> {
+        self.listed.iter().copied()
+    }
+
+    pub(crate) fn extend(&mut self, ids: impl IntoIterator<Item = I>) {
+        for id in ids {
+            self.insert(id);
+        }
+    }
+
+    /// Takes all marks of another set.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        for id in other.listed.drain(..) {
+            other.marked[id.index()] = false;
+            self.insert(id);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        for id in self.listed.drain(..) {
+            self.marked[id.index()] = false;
+        }
+    }
+
+    /// Takes all marks away; the ids in order.
+    pub(crate) fn take(&mut self) -> Vec<I> {
+        let mut ids = self.listed.clone();
+        self.clear();
+        ids.sort_unstable();
+        ids
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Arena;
+    use super::{Arena, Id, Marks};
 
     define_id!(TestId);
 
@@ -124,5 +194,20 @@ mod tests {
         assert_eq!(arena.get(a), None);
         assert_eq!(arena.insert("c"), a);
         assert_eq!(arena.iter().collect::<Vec<_>>(), [(a, &"c"), (b, &"b")]);
+    }
+
+    #[test]
+    fn a_mark_is_there_once_until_it_is_taken_or_removed() {
+        let [one, two, three] = [1, 2, 3].map(TestId::from_index);
+        let (mut marks, mut more) = (Marks::default(), Marks::default());
+        marks.extend([three, one, three, two]);
+        marks.remove(two);
+        marks.remove(two);
+        more.extend([two, one]);
+        marks.append(&mut more);
+        assert_eq!(more.iter().count(), 0);
+        assert_eq!(marks.take(), [one, two, three]);
+        marks.insert(two);
+        assert_eq!(marks.iter().collect::<Vec<_>>(), [two]);
     }
 }

@@ -4,6 +4,8 @@
 //! Pod sets are served in their order, resource groups in the queue's order. An earlier choice is never taken back
 //! to make room for a later one.
 
+use smallvec::SmallVec;
+
 use crate::amount::Amount;
 use crate::arena::Column;
 use crate::flavors::{FlavorSpec, Mismatch};
@@ -13,6 +15,8 @@ use crate::report::{PodSetAssignment, WaitKind};
 use crate::search::Found;
 use crate::spec::{Fungibility, PodSetSpec, Search};
 use crate::tree::{Book, NodeId, Slot, Tree};
+use crate::units::Charges;
+use crate::victims::Needs;
 
 /// The reserved resource that counts pods: asked for by every pod set of a queue that has quota for it, and never
 /// by a request of that name.
@@ -35,6 +39,9 @@ pub(crate) struct GroupFlavor {
     /// In the order of [`Group::resources`].
     pub(crate) cells: Vec<CellId>,
 }
+
+/// The choice for each ask of a plan, in the order of these.
+pub(crate) type Chosen = SmallVec<[usize; 4]>;
 
 /// What a shape means in one queue.
 #[derive(Debug)]
@@ -61,9 +68,9 @@ pub(crate) enum Hopeless {
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) pod_set: usize,
-    pub(crate) resources: Vec<ResourceId>,
+    pub(crate) resources: SmallVec<[ResourceId; 4]>,
     /// For the whole pod set, in the order of `resources`; never zero.
-    pub(crate) needs: Vec<i128>,
+    pub(crate) needs: SmallVec<[i128; 2]>,
     /// The group's flavors, in order of preference.
     pub(crate) choices: Vec<Choice>,
 }
@@ -74,16 +81,16 @@ pub(crate) struct Choice {
     pub(crate) flavor: FlavorId,
     pub(crate) admitted: Result<(), Mismatch>,
     /// In the order of [`Ask::resources`].
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: SmallVec<[Slot; 4]>,
 }
 
 /// What asks judged earlier would take of each slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken(Vec<(Slot, i128)>);
+pub(crate) struct Taken(Needs);
 
 impl Taken {
     /// All of it, each slot once.
-    pub(crate) fn into_needs(self) -> Vec<(Slot, i128)> {
+    pub(crate) fn into_needs(self) -> Needs {
         self.0
     }
 
@@ -188,7 +195,7 @@ impl Plan {
             return None;
         }
         let mut taken = Taken::default();
-        let mut chosen = Vec::with_capacity(flavors.len());
+        let mut chosen = Chosen::new();
         for (ask, flavor) in self.asks.iter().zip(flavors) {
             let is_it = |choice: &Choice| choice.flavor == *flavor && choice.admitted.is_ok();
             let at = ask.choices.iter().position(is_it)?;
@@ -207,9 +214,9 @@ impl Plan {
     }
 
     /// The first flavor that serves each ask when at most `bound` may be used of each slot, and what they take.
-    pub(crate) fn first_choices(&self, bound: impl Fn(Slot) -> i128) -> Option<(Vec<usize>, Taken)> {
+    pub(crate) fn first_choices(&self, bound: impl Fn(Slot) -> i128) -> Option<(Chosen, Taken)> {
         let mut taken = Taken::default();
-        let mut chosen = Vec::with_capacity(self.asks.len());
+        let mut chosen = Chosen::new();
         for ask in &self.asks {
             let serves = |choice: &Choice| {
                 choice.admitted.is_ok()
@@ -254,17 +261,19 @@ impl Plan {
         chosen: &[usize],
         tree: &Tree,
         cells: &Cells,
-    ) -> (Vec<PodSetAssignment>, Vec<(CellId, Amount)>) {
-        let mut pod_sets: Vec<_> = shape
-            .iter()
-            .map(|pod_set| PodSetAssignment {
+    ) -> (Vec<PodSetAssignment>, Charges) {
+        let given = |(index, pod_set): (usize, &PodSetSpec)| {
+            let asks = self.asks.iter().filter(|ask| ask.pod_set == index);
+            let resources = asks.map(|ask| ask.resources.len()).sum();
+            PodSetAssignment {
                 name: pod_set.name.clone(),
                 count: pod_set.count.max(0),
-                flavors: Vec::new(),
-                usage: Vec::new(),
-            })
-            .collect();
-        let mut charges = Vec::new();
+                flavors: Vec::with_capacity(resources),
+                usage: Vec::with_capacity(resources),
+            }
+        };
+        let mut pod_sets: Vec<_> = shape.iter().enumerate().map(given).collect();
+        let mut charges = Charges::new();
         for (ask, choice) in self.asks.iter().zip(chosen).map(|(ask, at)| (ask, &ask.choices[*at])) {
             let given = &mut pod_sets[ask.pod_set];
             for ((resource, need), slot) in ask.resources.iter().zip(&ask.needs).zip(&choice.slots) {

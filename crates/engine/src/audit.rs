@@ -184,7 +184,8 @@ impl Engine {
             return fault("shapes differ from those of the waiting units");
         }
         let known = |id: &QueueId| self.queues.get(*id).is_some();
-        if !expected.of_queues.keys().chain(expected.order.keys()).all(known) || !self.dirty.iter().all(known) {
+        if !expected.of_queues.keys().chain(expected.order.keys()).all(known) || !self.dirty.iter().all(|id| known(&id))
+        {
             return fault("a forgotten ClusterQueue is in use");
         }
         Ok(())
@@ -243,11 +244,12 @@ impl Engine {
     }
 
     fn audit_parking(&self, id: QueueId, queue: &Queue, tree: &mut Tree, real: &Tree) -> Result<(), AuditError> {
-        for (key, class) in queue.parking.iter() {
+        for (class_id, class) in queue.parking.iter() {
+            let key = class.key;
             let (Some(stuck), Some(head)) = (class.parked(), class.units.first()) else {
                 continue;
             };
-            if !real.watches.is_watched((id, key), &stuck.wakes) {
+            if !real.watches.is_watched((id, class_id), &stuck.wakes) {
                 return Err(AuditError::Order {
                     queue: queue.name.clone(),
                     what: "a parked shape is not watched".to_owned(),
@@ -318,7 +320,7 @@ fn audit_order(id: QueueId, queue: &Queue, expected: &Expected) -> Result<(), Au
     let parked: BTreeMap<_, BTreeSet<Turn>> = queue
         .parking
         .iter()
-        .map(|(key, class)| ((id, key), class.units.iter().collect()))
+        .map(|(_, class)| ((id, class.key), class.units.iter().collect()))
         .collect();
     let ready = expected.ready.iter().filter(|((queue, _), _)| *queue == id);
     if !ready.eq(parked.iter()) {

@@ -108,8 +108,7 @@ impl Engine {
     /// Whoever was kept waiting for pods of others may be admitted now.
     fn pods_came(&mut self) {
         if self.unready == 0 && self.settings.block_admission {
-            self.dirty.extend(self.held_back.iter().copied());
-            self.held_back.clear();
+            self.dirty.append(&mut self.held_back);
         }
     }
 
@@ -153,13 +152,13 @@ impl Engine {
             let Some(known) = queue.parking.class(*class) else {
                 continue;
             };
-            let parked = known.parked().is_some();
+            let (parked, priority) = (known.parked().is_some(), known.key.priority);
             if known.stuck.as_ref().is_some_and(|stuck| stuck.wakes.is_room_alone()) {
                 queue.parking.stir(*class);
             } else if let Some(stuck) = queue.parking.wake(*class)
                 && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
             {
-                tree.watches.remove((*queue_id, *class), &stuck.wakes);
+                tree.watches.remove((*queue_id, *class), priority, &stuck.wakes);
             }
             if !parked {
                 continue;
@@ -248,12 +247,12 @@ impl Engine {
 }
 
 /// Who may be helped by a lower use of a slot at a node and those above it, up to `last`.
-pub(crate) fn released(tree: &Tree, node: NodeId, last: NodeId, slot: Slot, woken: &mut Vec<Parked>) {
-    for node in tree.path(node) {
-        tree.watches.with_room(node, slot, tree.passes(node, slot), woken);
+pub(crate) fn released(tree: &mut Tree, node: NodeId, last: NodeId, slot: Slot, woken: &mut Vec<Parked>) {
+    let mut next = Some(node);
+    while let Some(node) = next {
+        let available = tree.passes(node, slot);
+        tree.watches.with_room(node, slot, available, woken);
         tree.watches.released(node, slot, woken);
-        if node == last {
-            break;
-        }
+        next = tree.node(node).parent.filter(|_| node != last);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use crate::arena::Column;
+use crate::arena::{Column, Marks};
 use crate::flavors::FlavorSpec;
 use crate::forest::Forest;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
@@ -15,7 +15,7 @@ use crate::quota::{Cells, FlavorId};
 use crate::report::{Changed, Counters, WaitKind};
 use crate::shapes::Shapes;
 use crate::spec::{ChargedUnit, Event, LocalQueueSpec, Phase, QueueSpec, Settings, UnitSpec};
-use crate::units::{Aside, Body, Held, Standing, Unit, UnitId, Units, WaitingUnit};
+use crate::units::{Aside, Body, Charges, Held, Standing, Unit, UnitId, Units, WaitingUnit};
 
 /// The brain: quota, queues and units, and the decisions about them.
 ///
@@ -47,11 +47,11 @@ pub struct Engine {
     /// Units that hold quota and whose pods are not ready.
     pub(crate) unready: usize,
     /// Queues that wait for the pods of others.
-    pub(crate) held_back: BTreeSet<QueueId>,
+    pub(crate) held_back: Marks<QueueId>,
     /// Queues in which the next pass may find something to do.
-    pub(crate) dirty: BTreeSet<QueueId>,
+    pub(crate) dirty: Marks<QueueId>,
     /// Queues whose head may have changed since reasons were last told.
-    pub(crate) unsettled: BTreeSet<QueueId>,
+    pub(crate) unsettled: Marks<QueueId>,
     /// Units whose reason to wait may have changed since the last pass.
     pub(crate) touched: Vec<Uid>,
     pub(crate) changes: Changes,
@@ -255,13 +255,13 @@ impl Engine {
         queue.state = state;
         let woken = queue.parking.reset();
         self.counters.wakes += woken.len() as u64;
-        let place = queue.place;
-        let local_queues = queue.local_queues.clone();
-        if let Some(tree) = place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+        if let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
             for (class, stuck) in &woken {
-                tree.watches.remove((id, *class), &stuck.wakes);
+                let priority = queue.parking.class(*class).map_or(0, |class| class.key.priority);
+                tree.watches.remove((id, *class), priority, &stuck.wakes);
             }
         }
+        let local_queues = queue.local_queues.clone();
         self.dirty.insert(id);
         self.mark_queue(id);
         for local_queue in local_queues {
@@ -272,9 +272,9 @@ impl Engine {
     fn collect_queue(&mut self, id: QueueId) {
         if self.queues.collect(id) {
             // The id may name another queue soon.
-            self.dirty.remove(&id);
-            self.unsettled.remove(&id);
-            self.held_back.remove(&id);
+            self.dirty.remove(id);
+            self.unsettled.remove(id);
+            self.held_back.remove(id);
             self.drained.0.remove(&id);
         }
     }
@@ -410,7 +410,7 @@ impl Engine {
     fn set_charged(&mut self, unit: ChargedUnit) {
         let queue = self.queues.ensure(&unit.queue);
         let local_queue = self.local_queues.ensure(&unit.local_queue);
-        let mut charges: Vec<_> = unit
+        let mut charges: Charges = unit
             .charges
             .iter()
             .filter(|charge| !charge.amount.is_zero())

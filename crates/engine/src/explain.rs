@@ -214,7 +214,7 @@ impl Engine {
             return Some(Cause::BehindHead(head.uid));
         }
         let key = self.class_of(unit.uid, waiting);
-        let class = queue.parking.class(key)?;
+        let class = queue.parking.class(queue.parking.find(key)?)?;
         Some(match (class.parked(), queue.claims.get(&waiting.turn(unit.uid, id))) {
             (Some(parked), _) => Cause::Stuck(parked.kind),
             (None, Some(claim)) if claim.reserve => Cause::Stuck(WaitKind::WaitingForQuota),
@@ -394,7 +394,8 @@ impl Engine {
         // Only between an event and the next pass.
         let active = |id: &UnitId| {
             self.units.waiting(*id).is_some_and(|(_, waiting)| {
-                let class = self.class_of_unit(*id).and_then(|class| queue.parking.class(class));
+                let class = self.class_of_unit(*id).and_then(|key| queue.parking.find(key));
+                let class = class.and_then(|class| queue.parking.class(class));
                 waiting.standing == Standing::Ready && class.is_some_and(|class| class.parked().is_none())
             })
         };

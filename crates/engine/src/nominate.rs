@@ -3,12 +3,13 @@
 
 use crate::assign::Plan;
 use crate::engine::Engine;
-use crate::parking::ClassKey;
+use crate::parking::{ClassId, ClassKey};
 use crate::pass::Course;
 use crate::queue::{Queue, QueueId};
 use crate::ranked::Turn;
 use crate::report::WaitKind;
 use crate::search::{Found, Stuck};
+use crate::shapes::Shape;
 use crate::spec::{PodSetSpec, Reclaim};
 use crate::tree::{Book, NodeId, Slot, Tree};
 use crate::victims::{Asker, Ground, Needs};
@@ -18,7 +19,8 @@ use crate::victims::{Asker, Ground, Needs};
 pub(crate) struct Nominee {
     pub(crate) turn: Turn,
     pub(crate) queue: QueueId,
-    pub(crate) class: ClassKey,
+    pub(crate) class: ClassId,
+    pub(crate) priority: i32,
     pub(crate) found: Found,
     /// How many pods the pod set with a minimum is given, if fewer than it asks for.
     pub(crate) reduced: Option<i64>,
@@ -37,7 +39,7 @@ impl Engine {
         loop {
             let queue = self.queues.get(id)?;
             let mut preemptors = queue.preemptors.keys().filter(|_| !strict).filter_map(|turn| {
-                let class = self.class_of_unit(turn.unit)?;
+                let class = queue.parking.find(self.class_of_unit(turn.unit)?)?;
                 let known = queue.parking.class(class)?;
                 let askable = known.parked().is_none() && known.units.contains(turn);
                 (askable && !course.tried.contains(&turn.unit)).then_some((*turn, class))
@@ -45,10 +47,9 @@ impl Engine {
             let preemptor = preemptors.next();
             let sticky = preemptor.is_some();
             let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict))?;
+            let key = queue.parking.class(class)?.key;
             if self.room_is_gone(id, class) {
-                if let Some(queue) = self.queues.get_mut(id) {
-                    queue.parking.unstir(class);
-                }
+                self.unstir(id, class);
                 continue;
             }
             self.counters.units_examined += 1;
@@ -58,6 +59,7 @@ impl Engine {
                         turn,
                         queue: id,
                         class,
+                        priority: key.priority,
                         found,
                         reduced,
                         reserves: false,
@@ -67,7 +69,7 @@ impl Engine {
                     if strict && let Some(nominee) = self.reserve(id, turn, class) {
                         return Some(nominee);
                     }
-                    if class.claims {
+                    if key.claims {
                         self.rejoin(id, turn, class);
                     } else if sticky && !self.is_first_of_class(id, class, turn) {
                         course.tried.insert(turn.unit);
@@ -84,7 +86,7 @@ impl Engine {
     }
 
     /// Whether a class was stirred by room that others have taken since.
-    fn room_is_gone(&self, id: QueueId, class: ClassKey) -> bool {
+    fn room_is_gone(&self, id: QueueId, class: ClassId) -> bool {
         let Some(queue) = self.queues.get(id) else { return false };
         let stirred = queue.parking.class(class).filter(|class| class.stirred);
         let stuck = stirred.and_then(|class| class.stuck.as_ref());
@@ -94,32 +96,47 @@ impl Engine {
             .is_some_and(|(stuck, tree)| !tree.has_room(&stuck.wakes))
     }
 
+    /// Parks a class again that was stirred by room that is gone.
+    fn unstir(&mut self, id: QueueId, class: ClassId) {
+        let Some(queue) = self.queues.get_mut(id) else { return };
+        queue.parking.unstir(class);
+        let stuck = queue.parking.class(class).and_then(|class| class.stuck.as_ref());
+        if let Some(stuck) = stuck
+            && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
+        {
+            tree.watches.arm(&stuck.wakes);
+        }
+    }
+
     /// Puts a unit that has no claim any more back among its likes.
-    fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassKey) {
+    fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassId) {
         if let Some(waiting) = self.units.waiting_mut(turn.unit) {
             waiting.claims = false;
         }
-        let plain = ClassKey { claims: false, ..class };
-        if let Some(queue) = self.queues.get_mut(id) {
+        if let Some(queue) = self.queues.get_mut(id)
+            && let Some(key) = queue.parking.class(class).map(|class| class.key)
+        {
             queue.parking.remove(class, &turn);
-            queue.parking.insert(plain, turn);
+            queue.parking.insert(ClassKey { claims: false, ..key }, turn);
         }
         self.touched.push(turn.uid);
     }
 
-    fn is_first_of_class(&self, id: QueueId, class: ClassKey, turn: Turn) -> bool {
+    fn is_first_of_class(&self, id: QueueId, class: ClassId, turn: Turn) -> bool {
         let class = self.queues.get(id).and_then(|queue| queue.parking.class(class));
         class.is_some_and(|class| class.units.first() == Some(turn))
     }
 
     /// What would become of a unit, with fewer pods if need be.
-    fn ask(&mut self, id: QueueId, turn: Turn, class: ClassKey) -> Result<(Found, Option<i64>), Box<Stuck>> {
+    fn ask(&mut self, id: QueueId, turn: Turn, class: ClassId) -> Result<(Found, Option<i64>), Box<Stuck>> {
         self.ensure_plan(id, class);
         if let Some(kept) = self.ask_kept(id, turn, class) {
             return Ok(kept);
         }
-        let shape = self.shapes.get(class.shape);
         let full = self.ask_plan(id, turn, class, None);
+        let Some(shape) = self.shape_of(id, class) else {
+            return full.map(|found| (found, None));
+        };
         let Some(flexible) = shape.iter().position(|pod_set| pod_set.min_count.is_some()) else {
             return full.map(|found| (found, None));
         };
@@ -152,11 +169,16 @@ impl Engine {
         result
     }
 
+    fn shape_of(&self, id: QueueId, class: ClassId) -> Option<Shape> {
+        let class = self.queues.get(id)?.parking.class(class)?;
+        Some(self.shapes.get(class.key.shape))
+    }
+
     /// What a preemptor evicted others for, if it fits now.
-    fn ask_kept(&self, id: QueueId, turn: Turn, class: ClassKey) -> Option<(Found, Option<i64>)> {
+    fn ask_kept(&self, id: QueueId, turn: Turn, class: ClassId) -> Option<(Found, Option<i64>)> {
         let queue = self.queues.get(id)?;
         let kept = queue.preemptors.get(&turn)?.as_ref()?;
-        let shape = self.shapes.get(class.shape);
+        let shape = self.shape_of(id, class)?;
         let flexible = shape.iter().position(|pod_set| pod_set.min_count.is_some());
         let reduced = match (kept.reduced, flexible) {
             (Some(count), Some(flexible)) => Some(self.reduced_plan(id, &shape, flexible, count)?),
@@ -178,17 +200,17 @@ impl Engine {
         Some(self.resolve(queue, tree, node, &reduced))
     }
 
-    fn ensure_plan(&mut self, id: QueueId, key: ClassKey) {
+    fn ensure_plan(&mut self, id: QueueId, class: ClassId) {
         let Some(queue) = self.queues.get(id) else { return };
-        if queue.parking.class(key).is_none_or(|class| class.plan.is_some()) {
+        let Some(unplanned) = queue.parking.class(class).filter(|class| class.plan.is_none()) else {
             return;
-        }
+        };
         let Some((tree, node)) = queue.place else { return };
         let Some(tree) = self.forest.trees.get(tree) else {
             return;
         };
-        let plan = self.resolve(queue, tree, node, &self.shapes.get(key.shape));
-        let class = self.queues.get_mut(id).and_then(|queue| queue.parking.class_mut(key));
+        let plan = self.resolve(queue, tree, node, &self.shapes.get(unplanned.key.shape));
+        let class = self.queues.get_mut(id).and_then(|queue| queue.parking.class_mut(class));
         if let Some(class) = class {
             class.plan = Some(plan);
         }
@@ -209,13 +231,13 @@ impl Engine {
     }
 
     /// Judges a unit by a plan: its class's own, or another.
-    fn ask_plan(&mut self, id: QueueId, turn: Turn, class: ClassKey, plan: Option<&Plan>) -> Result<Found, Box<Stuck>> {
+    fn ask_plan(&mut self, id: QueueId, turn: Turn, class: ClassId, plan: Option<&Plan>) -> Result<Found, Box<Stuck>> {
         let nothing = || Box::new(Stuck::new(WaitKind::Pending));
         let queue = self.queues.get(id).ok_or_else(nothing)?;
         let (tree, _) = queue.place.ok_or_else(nothing)?;
-        let own = queue.parking.class(class).and_then(|class| class.plan.as_ref());
-        let plan = plan.or(own).ok_or_else(nothing)?;
-        let asker = asker(id, queue, turn, class).ok_or_else(nothing)?;
+        let class = queue.parking.class(class).ok_or_else(nothing)?;
+        let plan = plan.or(class.plan.as_ref()).ok_or_else(nothing)?;
+        let asker = asker(id, queue, turn, class.key).ok_or_else(nothing)?;
         let mut ground = Ground {
             tree: self.forest.trees.get_mut(tree).ok_or_else(nothing)?,
             queues: &self.queues,
@@ -256,12 +278,13 @@ impl Engine {
     }
 
     /// The head of a StrictFIFO queue of a cohort that waits for quota of its own which it could not take back.
-    fn reserve(&self, id: QueueId, turn: Turn, class: ClassKey) -> Option<Nominee> {
+    fn reserve(&self, id: QueueId, turn: Turn, class: ClassId) -> Option<Nominee> {
         let queue = self.queues.get(id)?;
         let spec = queue.spec.as_ref()?;
         let (tree, node) = queue.place?;
         let tree = self.forest.trees.get(tree)?;
-        let plan = queue.parking.class(class)?.plan.as_ref()?;
+        let known = queue.parking.class(class)?;
+        let plan = known.plan.as_ref()?;
         if spec.cohort.is_none() || spec.preemption.reclaim == Reclaim::Any || plan.hopeless().is_some() {
             return None;
         }
@@ -280,6 +303,7 @@ impl Engine {
             turn,
             queue: id,
             class,
+            priority: known.key.priority,
             found: Found {
                 chosen,
                 needs,
@@ -292,7 +316,7 @@ impl Engine {
     }
 
     /// A head that may not reserve now may when its queue uses less.
-    fn watch_for_reserve(&self, id: QueueId, class: ClassKey, stuck: &mut Stuck) {
+    fn watch_for_reserve(&self, id: QueueId, class: ClassId, stuck: &mut Stuck) {
         let Some(queue) = self.queues.get(id) else { return };
         let Some((_, node)) = queue.place else { return };
         let plan = queue.parking.class(class).and_then(|class| class.plan.as_ref());
@@ -307,20 +331,25 @@ impl Engine {
         }
     }
 
-    fn park(&mut self, id: QueueId, key: ClassKey, stuck: Stuck, strict: bool) {
+    fn park(&mut self, id: QueueId, class: ClassId, stuck: Stuck, strict: bool) {
         self.counters.parks += 1;
         let Some(queue) = self.queues.get_mut(id) else { return };
-        let before = queue.parking.class(key).and_then(|class| class.stuck.as_ref());
-        if before != Some(&stuck)
-            && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
-        {
-            if let Some(before) = before {
-                tree.watches.remove((id, key), &before.wakes);
+        let Some(known) = queue.parking.class(class) else {
+            return;
+        };
+        if let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+            let before = known.stuck.as_ref();
+            if before == Some(&stuck) {
+                tree.watches.arm(&stuck.wakes);
+            } else {
+                if let Some(before) = before {
+                    tree.watches.remove((id, class), known.key.priority, &before.wakes);
+                }
+                tree.watches.add((id, class), known.key.priority, &stuck.wakes);
             }
-            tree.watches.add((id, key), &stuck.wakes);
         }
-        if queue.parking.park(key, stuck)
-            && let Some(class) = queue.parking.class(key)
+        if queue.parking.park(class, stuck)
+            && let Some(class) = queue.parking.class(class)
         {
             // In strict order the others of the class are behind their head, whatever it waits for.
             let concerned = if strict { 1 } else { usize::MAX };

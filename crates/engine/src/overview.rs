@@ -81,10 +81,10 @@ impl Engine {
         let queue = self.queues.get(self.queues.find(name)?)?;
         queue.spec.as_ref()?;
         let mut shapes = (FxHashSet::default(), FxHashSet::default());
-        for (key, class) in queue.parking.iter() {
+        for (_, class) in queue.parking.iter() {
             let active = queue.is_open() && (queue.is_strict() || class.parked().is_none());
             let of_kind = if active { &mut shapes.0 } else { &mut shapes.1 };
-            of_kind.insert(key.shape);
+            of_kind.insert(class.key.shape);
         }
         Some((shapes.0.len(), shapes.1.len()))
     }

@@ -8,12 +8,18 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::arena::{Arena, define_id};
 use crate::assign::Plan;
 use crate::memory::Evictor;
 use crate::ranked::{Ranked, Turn};
 use crate::report::WaitKind;
 use crate::search::Stuck;
 use crate::shapes::ShapeId;
+
+define_id! {
+    /// A class's place in the parking lot of its queue, for as long as the class has units.
+    ClassId
+}
 
 /// What units have in common that are judged by one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +33,9 @@ pub(crate) struct ClassKey {
 }
 
 /// All units of one class that a queue may consider.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Class {
+    pub(crate) key: ClassKey,
     pub(crate) units: Ranked,
     /// The shape resolved for this queue; made when first examined, forgotten when queue or flavors change.
     pub(crate) plan: Option<Plan>,
@@ -41,6 +48,17 @@ pub(crate) struct Class {
 }
 
 impl Class {
+    fn new(key: ClassKey) -> Self {
+        Self {
+            key,
+            units: Ranked::default(),
+            plan: None,
+            stuck: None,
+            stirred: false,
+            kind: None,
+        }
+    }
+
     /// What it is parked for, if it is.
     pub(crate) fn parked(&self) -> Option<&Stuck> {
         self.stuck.as_ref().filter(|_| !self.stirred)
@@ -50,40 +68,46 @@ impl Class {
 /// The classes of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
-    classes: FxHashMap<ClassKey, Class>,
+    ids: FxHashMap<ClassKey, ClassId>,
+    classes: Arena<ClassId, Class>,
     /// The first unit of each active class.
-    active: BTreeMap<Turn, ClassKey>,
+    active: BTreeMap<Turn, ClassId>,
     /// The first unit of each parked class.
-    parked: BTreeMap<Turn, ClassKey>,
+    parked: BTreeMap<Turn, ClassId>,
     units: usize,
     active_units: usize,
 }
 
 impl Parking {
-    /// Adds a unit that may be considered. Joining a parked class it is parked too. True if it is the first of a parked class now.
-    pub(crate) fn insert(&mut self, key: ClassKey, turn: Turn) -> bool {
-        let class = self.classes.entry(key).or_default();
+    /// Adds a unit that may be considered. Joining a parked class it is parked too. The class, if it is the first of a parked
+    /// one now.
+    pub(crate) fn insert(&mut self, key: ClassKey, turn: Turn) -> Option<ClassId> {
+        let id = *self
+            .ids
+            .entry(key)
+            .or_insert_with(|| self.classes.insert(Class::new(key)));
+        let class = self.classes.get_mut(id)?;
         let parked = class.parked().is_some();
         let heads = if parked { &mut self.parked } else { &mut self.active };
         let before = class.units.first();
         if !class.units.insert(turn) {
-            return false;
+            return None;
         }
         self.units += 1;
         let first = before.is_none_or(|head| turn < head);
         if first {
             before.map(|head| heads.remove(&head));
-            heads.insert(turn, key);
+            heads.insert(turn, id);
         }
         if !parked {
             self.active_units += 1;
         }
-        parked && first
+        (parked && first).then_some(id)
     }
 
     /// Takes a unit away; the last one takes its class along. Returns what was watched for the class, if it is gone.
-    pub(crate) fn remove(&mut self, key: ClassKey, turn: &Turn) -> Option<Stuck> {
-        let class = self.classes.get_mut(&key)?;
+    pub(crate) fn remove(&mut self, id: ClassId, turn: &Turn) -> Option<Stuck> {
+        let class = self.classes.get_mut(id)?;
         if !class.units.remove(turn) {
             return None;
         }
@@ -93,22 +117,24 @@ impl Parking {
         if heads.remove(turn).is_some()
             && let Some(head) = class.units.first()
         {
-            heads.insert(head, key);
+            heads.insert(head, id);
         }
         if !parked {
             self.active_units -= 1;
         }
-        if class.units.is_empty() {
-            return self.classes.remove(&key).and_then(|class| class.stuck);
+        if !class.units.is_empty() {
+            return None;
         }
-        None
+        let gone = self.classes.remove(id)?;
+        self.ids.remove(&gone.key);
+        gone.stuck
     }
 
     /// The first unit that has to be examined. In strict order nobody is, while the very first unit is parked.
-    pub(crate) fn candidate(&self, strict: bool) -> Option<(Turn, ClassKey)> {
-        let (turn, key) = self.active.first_key_value()?;
+    pub(crate) fn candidate(&self, strict: bool) -> Option<(Turn, ClassId)> {
+        let (turn, id) = self.active.first_key_value()?;
         let blocked = strict && self.parked.first_key_value().is_some_and(|(parked, _)| parked < turn);
-        (!blocked).then_some((*turn, *key))
+        (!blocked).then_some((*turn, *id))
     }
 
     /// The first unit of all.
@@ -118,21 +144,21 @@ impl Parking {
     }
 
     /// Parks an active class. True if its units now wait for another kind of reason.
-    pub(crate) fn park(&mut self, key: ClassKey, stuck: Stuck) -> bool {
+    pub(crate) fn park(&mut self, id: ClassId, stuck: Stuck) -> bool {
         let kind = stuck.kind;
-        let Some(class) = self.classes.get_mut(&key) else {
+        let Some(class) = self.classes.get_mut(id) else {
             return false;
         };
         class.stuck = Some(stuck);
         class.stirred = true;
         let changed = class.kind.replace(kind) != Some(kind);
-        self.unstir(key);
+        self.unstir(id);
         changed
     }
 
     /// Makes a parked class active, as one for which there is room now. True if it was parked.
-    pub(crate) fn stir(&mut self, key: ClassKey) -> bool {
-        let Some(class) = self.classes.get_mut(&key) else {
+    pub(crate) fn stir(&mut self, id: ClassId) -> bool {
+        let Some(class) = self.classes.get_mut(id) else {
             return false;
         };
         if class.parked().is_none() {
@@ -141,56 +167,60 @@ impl Parking {
         class.stirred = true;
         if let Some(head) = class.units.first() {
             self.parked.remove(&head);
-            self.active.insert(head, key);
+            self.active.insert(head, id);
         }
         self.active_units += class.units.len();
         true
     }
 
     /// Parks a stirred class again: the room is gone.
-    pub(crate) fn unstir(&mut self, key: ClassKey) {
-        let Some(class) = self.classes.get_mut(&key) else {
+    pub(crate) fn unstir(&mut self, id: ClassId) {
+        let Some(class) = self.classes.get_mut(id) else {
             return;
         };
         class.stirred = false;
         if let Some(head) = class.units.first() {
             self.active.remove(&head);
-            self.parked.insert(head, key);
+            self.parked.insert(head, id);
         }
         self.active_units -= class.units.len();
     }
 
     /// Makes a class active that is to be examined whatever it was stuck at; returns what was watched for it.
-    pub(crate) fn wake(&mut self, key: ClassKey) -> Option<Stuck> {
-        self.stir(key);
-        let class = self.classes.get_mut(&key)?;
+    pub(crate) fn wake(&mut self, id: ClassId) -> Option<Stuck> {
+        self.stir(id);
+        let class = self.classes.get_mut(id)?;
         class.stirred = false;
         class.stuck.take()
     }
 
     /// Wakes every class and forgets how shapes were resolved; returns what was watched for each.
-    pub(crate) fn reset(&mut self) -> Vec<(ClassKey, Stuck)> {
+    pub(crate) fn reset(&mut self) -> Vec<(ClassId, Stuck)> {
         let mut woken = Vec::new();
         self.active.append(&mut self.parked);
-        for key in self.active.values() {
-            if let Some(class) = self.classes.get_mut(key) {
+        for id in self.active.values() {
+            if let Some(class) = self.classes.get_mut(*id) {
                 class.plan = None;
                 if class.parked().is_some() {
                     self.active_units += class.units.len();
                 }
                 class.stirred = false;
-                woken.extend(class.stuck.take().map(|stuck| (*key, stuck)));
+                woken.extend(class.stuck.take().map(|stuck| (*id, stuck)));
             }
         }
         woken
     }
 
-    pub(crate) fn class(&self, key: ClassKey) -> Option<&Class> {
-        self.classes.get(&key)
+    pub(crate) fn find(&self, key: ClassKey) -> Option<ClassId> {
+        self.ids.get(&key).copied()
     }
 
-    pub(crate) fn class_mut(&mut self, key: ClassKey) -> Option<&mut Class> {
-        self.classes.get_mut(&key)
+    pub(crate) fn class(&self, id: ClassId) -> Option<&Class> {
+        self.classes.get(id)
+    }
+
+    pub(crate) fn class_mut(&mut self, id: ClassId) -> Option<&mut Class> {
+        self.classes.get_mut(id)
     }
 
     /// How many units are in active classes.
@@ -204,35 +234,33 @@ impl Parking {
     }
 
     /// The classes in the order of their first units.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ClassKey, &Class)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ClassId, &Class)> {
         let heads = self.active.values().chain(self.parked.values());
-        heads.filter_map(|key| Some((*key, self.classes.get(key)?)))
+        heads.filter_map(|id| Some((*id, self.classes.get(*id)?)))
     }
 
     /// Whether heads and counts are what the classes say.
     pub(crate) fn is_sound(&self) -> bool {
+        let classes = || self.classes.iter().map(|(_, class)| class);
         let heads = |parked: bool| {
             let of_kind = self
                 .classes
                 .iter()
                 .filter(move |(_, class)| class.parked().is_some() == parked);
             of_kind
-                .filter_map(|(key, class)| Some((class.units.first()?, *key)))
+                .filter_map(|(id, class)| Some((class.units.first()?, id)))
                 .collect::<BTreeMap<_, _>>()
         };
-        let active_units: usize = self
-            .classes
-            .values()
+        let active_units: usize = classes()
             .filter(|class| class.parked().is_none())
             .map(|class| class.units.len())
             .sum();
         heads(false) == self.active
             && heads(true) == self.parked
             && active_units == self.active_units
-            && self.classes.values().map(|class| class.units.len()).sum::<usize>() == self.units
-            && self
-                .classes
-                .values()
-                .all(|class| !class.units.is_empty() && class.units.is_sound())
+            && classes().map(|class| class.units.len()).sum::<usize>() == self.units
+            && classes().count() == self.ids.len()
+            && self.classes.iter().all(|(id, class)| self.find(class.key) == Some(id))
+            && classes().all(|class| !class.units.is_empty() && class.units.is_sound())
     }
 }

@@ -46,26 +46,26 @@ impl Engine {
         let mut open = self.begin_cycles();
         while !open.is_empty() && course.actions.len() < limit && !self.is_held_back() {
             self.counters.cycles += 1;
-            let nominees: Vec<Nominee> = open
-                .iter()
-                .filter_map(|queue| self.nominate(*queue, &mut course))
-                .collect();
-            open = nominees.iter().map(|nominee| nominee.queue).collect();
+            let asked = open.drain(..);
+            let nominees: Vec<Nominee> = asked.filter_map(|queue| self.nominate(queue, &mut course)).collect();
+            open.extend(nominees.iter().map(|nominee| nominee.queue));
             let before = (course.actions.len(), course.claims.len());
             self.take_all(nominees, &mut course);
-            self.unsettled.extend(self.dirty.iter().copied());
-            open.append(&mut self.dirty);
+            self.unsettled.extend(self.dirty.iter());
+            open.append(&mut self.dirty.take());
+            open.sort_unstable();
+            open.dedup();
             if before == (course.actions.len(), course.claims.len()) {
                 break;
             }
         }
         if self.is_held_back() {
-            self.held_back.append(&mut open);
+            self.held_back.extend(open.drain(..));
         }
         self.end_claims(std::mem::take(&mut course.claims));
         self.settle_reasons();
         self.dirty.clear();
-        self.dirty.append(&mut open);
+        self.dirty.extend(open);
         Pass {
             actions: course.actions,
             next: self.next_instant(),
@@ -139,12 +139,12 @@ impl Engine {
     }
 
     /// The queues to be asked: those in which something may have changed, and those with claims, which are decided anew.
-    fn begin_cycles(&mut self) -> BTreeSet<QueueId> {
+    fn begin_cycles(&mut self) -> Vec<QueueId> {
         for tree in std::mem::take(&mut self.forest.standing) {
             self.void_claims(tree);
         }
-        self.unsettled.extend(self.dirty.iter().copied());
-        std::mem::take(&mut self.dirty)
+        self.unsettled.extend(self.dirty.iter());
+        self.dirty.take()
     }
 
     /// Ends the claims of a tree: who was kept from something by one is looked at again.
@@ -244,8 +244,11 @@ impl Engine {
         let Some(key) = self.class_of_unit(id) else { return };
         let local_queue = self.units.get(id).map(|unit| unit.local_queue);
         let queue = local_queue.and_then(|id| self.local_queues.get(id)?.queue());
-        let class = queue.and_then(|queue| self.queues.get_mut(queue)?.parking.class_mut(key));
-        if let Some(class) = class {
+        let parking = queue.and_then(|queue| Some(&mut self.queues.get_mut(queue)?.parking));
+        if let Some(parking) = parking
+            && let Some(class) = parking.find(key)
+            && let Some(class) = parking.class_mut(class)
+        {
             class.kind = None;
         }
     }
@@ -253,8 +256,8 @@ impl Engine {
     /// Finds the waiting units whose reason is of another kind than last reported.
     fn settle_reasons(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
-        self.unsettled.extend(self.dirty.iter().copied());
-        for id in std::mem::take(&mut self.unsettled) {
+        self.unsettled.extend(self.dirty.iter());
+        for id in self.unsettled.take() {
             let Some(queue) = self.queues.get_mut(id) else {
                 continue;
             };

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::assign::{Ask, Choice, LARGEST, Plan, Taken};
+use crate::assign::{Ask, Choice, Chosen, LARGEST, Plan, Taken};
 use crate::report::WaitKind;
 use crate::spec::{Fungibility, Preference, Reclaim, Search, WithinQueue};
 use crate::tree::{Book, Slot};
@@ -12,8 +12,7 @@ use crate::watch::Wakes;
 /// How a unit would get what it asks for.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The choice for each ask.
-    pub(crate) chosen: Vec<usize>,
+    pub(crate) chosen: Chosen,
     pub(crate) needs: Needs,
     /// The greatest level of its needs, victims gone.
     pub(crate) level: u32,
@@ -93,13 +92,13 @@ impl Ground<'_> {
             return Err(Box::new(stuck));
         }
         let mut taken = Taken::default();
-        let mut chosen = Vec::with_capacity(plan.asks.len());
+        let mut chosen = Chosen::new();
         let mut level = 0;
         let mut first_unfit = None;
         let mut victims = Vec::new();
         let mut earlier = Vec::new();
         for (index, ask) in plan.asks.iter().enumerate() {
-            if !plan.entangled {
+            if !plan.entangled && stuck.wakes != Wakes::default() {
                 // Nothing that happens to an ask before this one can make room for it.
                 earlier.push(std::mem::take(&mut stuck.wakes));
             }
@@ -154,7 +153,7 @@ impl Ground<'_> {
     /// The same search, in which only flavors that fit count.
     fn without_victims(&self, plan: &Plan, asker: &Asker, fungibility: Fungibility) -> Option<Found> {
         let mut taken = Taken::default();
-        let mut chosen = Vec::with_capacity(plan.asks.len());
+        let mut chosen = Chosen::new();
         let mut level = 0;
         for ask in &plan.asks {
             let mut best: Option<(Reverse<u32>, Reverse<usize>)> = None;

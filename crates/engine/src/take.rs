@@ -38,7 +38,7 @@ impl Engine {
                 if let Some(eviction) = self.evict(victim.unit, cause) {
                     let by = Evictor {
                         uid: nominee.turn.uid,
-                        priority: nominee.class.priority,
+                        priority: nominee.priority,
                     };
                     self.memory.note_preemption(eviction.uid, priority, by);
                     course.actions.push(Action::Evict(eviction));
@@ -124,7 +124,12 @@ impl Engine {
         if queue.is_strict() {
             course.closed.insert(nominee.queue);
         }
-        queue.parking.remove(nominee.class, &nominee.turn);
+        if let Some(stuck) = queue.parking.remove(nominee.class, &nominee.turn)
+            && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
+        {
+            let parked = (nominee.queue, nominee.class);
+            tree.watches.remove(parked, nominee.priority, &stuck.wakes);
+        }
         if let Some(waiting) = self.units.waiting_mut(nominee.turn.unit) {
             waiting.claims = true;
         }
@@ -156,14 +161,16 @@ impl Engine {
         for (id, turn, claim) in claims {
             self.plan(id, &claim.needs, -1);
             self.touched.push(turn.uid);
-            let Some(class) = self.class_of_unit(turn.unit) else {
+            let Some(key) = self.class_of_unit(turn.unit) else {
                 continue;
             };
             let Some(queue) = self.queues.get_mut(id) else { continue };
-            queue.parking.insert(class, turn);
+            queue.parking.insert(key, turn);
             queue.claims.insert(turn, claim);
-            let place = queue.place;
-            self.wake_all(&[(id, class)]);
+            let (place, class) = (queue.place, queue.parking.find(key));
+            if let Some(class) = class {
+                self.wake_all(&[(id, class)]);
+            }
             if let Some((tree_id, _)) = place
                 && let Some(tree) = self.forest.trees.get_mut(tree_id)
             {
@@ -176,7 +183,8 @@ impl Engine {
     fn admit(&mut self, nominee: &Nominee) -> Option<Admission> {
         let queue = self.queues.get(nominee.queue)?;
         let (tree, _) = queue.place?;
-        let shape = self.shapes.get(nominee.class.shape);
+        let class = queue.parking.class(nominee.class)?;
+        let shape = self.shapes.get(class.key.shape);
         let flexible = shape.iter().position(|pod_set| pod_set.min_count.is_some());
         let tree = self.forest.trees.get(tree)?;
         let (pod_sets, charges) = if let (Some(count), Some(flexible)) = (nominee.reduced, flexible) {
@@ -184,13 +192,13 @@ impl Engine {
             let shape = reduced(&shape, flexible, count);
             plan.assignment(&shape, &nominee.found.chosen, tree, &self.cells)
         } else {
-            let plan = queue.parking.class(nominee.class)?.plan.as_ref()?;
+            let plan = class.plan.as_ref()?;
             plan.assignment(&shape, &nominee.found.chosen, tree, &self.cells)
         };
         let name = queue.name.clone();
         let held = Held {
             queue: nominee.queue,
-            priority: nominee.class.priority,
+            priority: nominee.priority,
             queued_at: nominee.turn.queued_at,
             reserved_at: self.now,
             deadlines: Vec::new(),

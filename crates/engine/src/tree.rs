@@ -14,6 +14,7 @@ use crate::amount::Amount;
 use crate::arena::{Id, define_id};
 use crate::queue::QueueId;
 use crate::quota::{Books, CellId, Cells, ResourceId};
+use crate::victims::Needs;
 use crate::watch::{Wakes, Watches};
 
 define_id! {
@@ -238,8 +239,8 @@ impl Tree {
 
     /// The slot of a cell that some node here has quota for or uses; a new one if there is none.
     pub(crate) fn slot(&mut self, (cell, resource): (CellId, ResourceId)) -> Slot {
-        if let Some(slot) = self.slots.get(&cell) {
-            return *slot;
+        if let Some(slot) = self.find(cell) {
+            return slot;
         }
         let slot = Slot::from_index(self.cells.len());
         self.slots.insert(cell, slot);
@@ -252,6 +253,11 @@ impl Tree {
     }
 
     pub(crate) fn find(&self, cell: CellId) -> Option<Slot> {
+        // A look through a few costs less than a hash.
+        if self.cells.len() <= 8 {
+            let at = self.cells.iter().position(|known| *known == cell);
+            return at.map(Slot::from_index);
+        }
         self.slots.get(&cell).copied()
     }
 
@@ -363,7 +369,7 @@ impl Tree {
     }
 
     /// Charges by slot; what is of a cell unknown here is left out.
-    pub(crate) fn by_slot(&self, charges: &[(CellId, Amount)]) -> Vec<(Slot, i128)> {
+    pub(crate) fn by_slot(&self, charges: &[(CellId, Amount)]) -> Needs {
         let known = charges
             .iter()
             .filter_map(|(cell, amount)| Some((self.find(*cell)?, amount.wide())));

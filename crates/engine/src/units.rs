@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::amount::Amount;
 use crate::arena::{Arena, define_id};
@@ -78,6 +79,9 @@ pub(crate) enum Standing {
     Ready,
 }
 
+/// Amounts per cell; most units hold few.
+pub(crate) type Charges = SmallVec<[(CellId, Amount); 2]>;
+
 /// What a unit that holds quota holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
@@ -90,7 +94,7 @@ pub(crate) struct Held {
     pub(crate) pods_ready: bool,
     pub(crate) phase: Phase,
     /// Sorted; none is zero.
-    pub(crate) charges: Vec<(CellId, Amount)>,
+    pub(crate) charges: Charges,
 }
 
 impl Held {

@@ -6,6 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use crate::ids::{Time, Uid};
 use crate::memory::{Evictor, Memory};
 use crate::queue::{QueueId, Queues};
@@ -15,8 +17,8 @@ use crate::spec::{Preemption, Reclaim, Settings, WithinQueue};
 use crate::tree::{Book, NodeId, Slot, Tree};
 use crate::units::{UnitId, Units};
 
-/// Needs of one unit per slot, each slot once.
-pub(crate) type Needs = Vec<(Slot, i128)>;
+/// Needs of one unit per slot, each slot once; most units need few.
+pub(crate) type Needs = SmallVec<[(Slot, i128); 2]>;
 
 /// Who looks for room.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +170,7 @@ impl Ground<'_> {
     /// What a unit holds, by slot.
     fn holdings(&self, unit: UnitId) -> Needs {
         let held = self.units.held(unit);
-        held.map_or_else(Vec::new, |held| self.tree.by_slot(&held.charges))
+        held.map_or_else(Needs::new, |held| self.tree.by_slot(&held.charges))
     }
 
     /// Whether units of other ClusterQueues may be of use while `asker` and those above it use what they do. If not, none of

@@ -75,7 +75,9 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        if queue.parking.insert(class, turn) && queue.may_preempt() {
+        if let Some(class) = queue.parking.insert(class, turn)
+            && queue.may_preempt()
+        {
             // A new first unit was queued earlier: whom it may evict need not be whom the others may.
             self.wake_all(&[(queue_id, class)]);
         }
@@ -101,11 +103,11 @@ impl Engine {
         match (standing, until) {
             (Standing::Ready, _) => {
                 local_queue.ready -= 1;
-                let gone = queue.parking.remove(class, &turn);
-                if let (Some(stuck), Some((tree, _))) = (gone, queue.place)
-                    && let Some(tree) = self.forest.trees.get_mut(tree)
+                if let Some(id) = queue.parking.find(class)
+                    && let Some(stuck) = queue.parking.remove(id, &turn)
+                    && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
                 {
-                    tree.watches.remove((queue_id, class), &stuck.wakes);
+                    tree.watches.remove((queue_id, id), class.priority, &stuck.wakes);
                 }
                 // In a StrictFIFO queue the next one may be the head now.
                 self.dirty.insert(queue_id);

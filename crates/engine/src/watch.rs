@@ -3,16 +3,17 @@
 //! Waking one too many costs a judgement, waking one too few loses work: where a condition cannot be told exactly, the
 //! wider one is watched. [`crate::Engine::audit`] checks that nobody who is parked has an outcome.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
 
-use crate::parking::ClassKey;
+use crate::parking::ClassId;
 use crate::queue::QueueId;
 use crate::tree::{Bar, NodeId, Slot};
 
 /// A parked class of a ClusterQueue.
-pub(crate) type Parked = (QueueId, ClassKey);
+pub(crate) type Parked = (QueueId, ClassId);
 
 /// What ends the parking of a class: any of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,24 +49,58 @@ impl Wakes {
     }
 }
 
+/// Who waits for room in one slot of one node, by how much.
+#[derive(Debug)]
+struct Rooms {
+    waiting: BTreeMap<i128, BTreeSet<Parked>>,
+    /// Whoever waits for no more than this was woken and is not parked again: many releases in a row wake each once.
+    woken_to: i128,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            woken_to: i128::MIN,
+        }
+    }
+}
+
+impl Rooms {
+    /// Somebody is parked who waits for this much.
+    fn arm(&mut self, need: i128) {
+        self.woken_to = self.woken_to.min(need.saturating_sub(1));
+    }
+
+    fn remove(&mut self, need: i128, parked: Parked) {
+        if let Some(alike) = self.waiting.get_mut(&need) {
+            alike.remove(&parked);
+            if alike.is_empty() {
+                self.waiting.remove(&need);
+            }
+        }
+    }
+}
+
 /// All that is watched in one tree.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    rooms: FxHashMap<(NodeId, Slot), BTreeSet<(i128, Parked)>>,
+    rooms: FxHashMap<(NodeId, Slot), Rooms>,
     releases: FxHashMap<(NodeId, Slot), BTreeSet<Parked>>,
     charges: FxHashMap<Slot, BTreeSet<Parked>>,
-    own_victims: FxHashMap<QueueId, BTreeSet<Parked>>,
+    /// By priority.
+    own_victims: FxHashMap<QueueId, BTreeSet<(i32, ClassId)>>,
     other_victims: BTreeSet<Parked>,
     shares: BTreeSet<Parked>,
 }
 
 impl Watches {
-    pub(crate) fn add(&mut self, parked: Parked, wakes: &Wakes) {
+    /// `priority` is that of the class.
+    pub(crate) fn add(&mut self, parked: Parked, priority: i32, wakes: &Wakes) {
         for (slot, bar) in &wakes.rooms {
-            self.rooms
-                .entry((bar.node, *slot))
-                .or_default()
-                .insert((bar.need, parked));
+            let rooms = self.rooms.entry((bar.node, *slot)).or_default();
+            rooms.waiting.entry(bar.need).or_default().insert(parked);
+            rooms.arm(bar.need);
         }
         for at in &wakes.releases {
             self.releases.entry(*at).or_default().insert(parked);
@@ -74,7 +109,8 @@ impl Watches {
             self.charges.entry(*slot).or_default().insert(parked);
         }
         if wakes.own_victims {
-            self.own_victims.entry(parked.0).or_default().insert(parked);
+            let own = self.own_victims.entry(parked.0).or_default();
+            own.insert((priority, parked.1));
         }
         if wakes.other_victims {
             self.other_victims.insert(parked);
@@ -84,10 +120,11 @@ impl Watches {
         }
     }
 
-    pub(crate) fn remove(&mut self, parked: Parked, wakes: &Wakes) {
+    /// The opposite of [`Watches::add`].
+    pub(crate) fn remove(&mut self, parked: Parked, priority: i32, wakes: &Wakes) {
         for (slot, bar) in &wakes.rooms {
-            if let Some(waiting) = self.rooms.get_mut(&(bar.node, *slot)) {
-                waiting.remove(&(bar.need, parked));
+            if let Some(rooms) = self.rooms.get_mut(&(bar.node, *slot)) {
+                rooms.remove(bar.need, parked);
             }
         }
         for at in &wakes.releases {
@@ -100,22 +137,36 @@ impl Watches {
                 waiting.remove(&parked);
             }
         }
-        if let Some(waiting) = self.own_victims.get_mut(&parked.0) {
-            waiting.remove(&parked);
+        if wakes.own_victims
+            && let Some(own) = self.own_victims.get_mut(&parked.0)
+        {
+            own.remove(&(priority, parked.1));
         }
-        self.other_victims.remove(&parked);
-        self.shares.remove(&parked);
+        if wakes.other_victims {
+            self.other_victims.remove(&parked);
+        }
+        if wakes.shares {
+            self.shares.remove(&parked);
+        }
     }
 
-    /// Who waits for no more than `available` at a node.
-    pub(crate) fn with_room(&self, node: NodeId, slot: Slot, available: i128, woken: &mut Vec<Parked>) {
-        if let Some(waiting) = self.rooms.get(&(node, slot)) {
-            woken.extend(
-                waiting
-                    .iter()
-                    .take_while(|(need, _)| *need <= available)
-                    .map(|(_, parked)| *parked),
-            );
+    /// A class that was woken by room is parked again, for the same as before.
+    pub(crate) fn arm(&mut self, wakes: &Wakes) {
+        for (slot, bar) in &wakes.rooms {
+            if let Some(rooms) = self.rooms.get_mut(&(bar.node, *slot)) {
+                rooms.arm(bar.need);
+            }
+        }
+    }
+
+    /// Who waits for no more than `available` at a node and was not woken yet: the caller must wake them.
+    pub(crate) fn with_room(&mut self, node: NodeId, slot: Slot, available: i128, woken: &mut Vec<Parked>) {
+        if let Some(rooms) = self.rooms.get_mut(&(node, slot))
+            && available > rooms.woken_to
+        {
+            let fresh = (Bound::Excluded(rooms.woken_to), Bound::Included(available));
+            woken.extend(rooms.waiting.range(fresh).flat_map(|(_, alike)| alike));
+            rooms.woken_to = available;
         }
     }
 
@@ -133,8 +184,10 @@ impl Watches {
 
     /// Who could evict a unit of `queue` with this priority.
     pub(crate) fn victim(&self, queue: QueueId, priority: i32, woken: &mut Vec<Parked>) {
-        let own = self.own_victims.get(&queue).into_iter().flatten();
-        woken.extend(own.filter(|(_, class)| class.priority >= priority));
+        if let Some(own) = self.own_victims.get(&queue) {
+            let own = own.iter().rev().take_while(|(theirs, _)| *theirs >= priority);
+            woken.extend(own.map(|(_, class)| (queue, *class)));
+        }
         woken.extend(self.other_victims.iter().filter(|(other, _)| *other != queue));
     }
 
@@ -145,9 +198,10 @@ impl Watches {
 
     pub(crate) fn is_watched(&self, parked: Parked, wakes: &Wakes) -> bool {
         let rooms = wakes.rooms.iter().all(|(slot, bar)| {
-            self.rooms
-                .get(&(bar.node, *slot))
-                .is_some_and(|waiting| waiting.contains(&(bar.need, parked)))
+            self.rooms.get(&(bar.node, *slot)).is_some_and(|rooms| {
+                let alike = rooms.waiting.get(&bar.need);
+                alike.is_some_and(|alike| alike.contains(&parked)) && rooms.woken_to < bar.need
+            })
         });
         let releases = wakes
             .releases
