@@ -26,6 +26,7 @@ enum Cause<'a> {
     BackOff(Time),
     BehindHead(Uid),
     Pending,
+    PodsNotReady,
     Claims,
     /// It has no outcome; what it lacks has to be found.
     Stuck(WaitKind),
@@ -43,6 +44,7 @@ impl Cause<'_> {
             Self::BackOff(until) => WaitReason::BackOff(until),
             Self::BehindHead(head) => WaitReason::BehindHead(head),
             Self::Pending => WaitReason::Pending,
+            Self::PodsNotReady => WaitReason::PodsNotReady,
             Self::Claims => WaitReason::WaitingForPreempted,
             Self::Stuck(_) => return None,
         })
@@ -58,6 +60,7 @@ impl Cause<'_> {
             Self::BackOff(_) => WaitKind::BackOff,
             Self::BehindHead(_) => WaitKind::BehindHead,
             Self::Pending => WaitKind::Pending,
+            Self::PodsNotReady => WaitKind::PodsNotReady,
             Self::Claims => WaitKind::WaitingForPreempted,
             Self::Stuck(kind) => kind,
         }
@@ -216,6 +219,7 @@ impl Engine {
             (Some(parked), _) => Cause::Stuck(parked.kind),
             (None, Some(claim)) if claim.reserve => Cause::Stuck(WaitKind::WaitingForQuota),
             (None, Some(_)) => Cause::Claims,
+            (None, None) if self.is_held_back() => Cause::PodsNotReady,
             (None, None) => Cause::Pending,
         })
     }

@@ -9,7 +9,7 @@ use crate::ids::{Name, Time, Uid};
 use crate::nominate::Nominee;
 use crate::queue::{Claim, QueueId};
 use crate::ranked::Turn;
-use crate::report::{Action, EvictionCause, Pass};
+use crate::report::{Action, EvictionCause, Pass, WaitKind};
 use crate::tree::{NodeId, TreeId};
 use crate::units::UnitId;
 use crate::watch::Parked;
@@ -151,17 +151,13 @@ impl Engine {
         evicted.collect()
     }
 
-    /// Whether nobody may be admitted before the pods of others are ready.
+    /// Whether nothing may be decided before the pods of others are ready.
     pub(crate) fn is_held_back(&self) -> bool {
         self.settings.block_admission && self.unready > 0
     }
 
     /// Adds the queues to be asked: those in which something may have changed, and those with claims, which are decided anew.
     fn begin_cycles(&mut self, open: &mut Vec<QueueId>) {
-        if self.is_held_back() {
-            self.unsettled.extend(self.dirty.iter());
-            return self.dirty.take_into(open);
-        }
         for tree in std::mem::take(&mut self.forest.standing) {
             self.void_claims(tree);
         }
@@ -271,6 +267,21 @@ impl Engine {
         winner(self.forest.trees.get_mut(tree)?, &entrants)
     }
 
+    /// A unit of a class that is still to be examined is said to wait for that: what its class is found to wait for then is
+    /// news for it, even if it is none for the others.
+    fn forget_kind(&mut self, id: UnitId) {
+        let Some(key) = self.class_of_unit(id) else { return };
+        let local_queue = self.units.get(id).map(|unit| unit.local_queue);
+        let queue = local_queue.and_then(|id| self.local_queues.get(id)?.queue());
+        let parking = queue.and_then(|queue| Some(&mut self.queues.get_mut(queue)?.parking));
+        if let Some(parking) = parking
+            && let Some(class) = parking.find(key)
+            && let Some(class) = parking.class_mut(class)
+        {
+            class.kind = None;
+        }
+    }
+
     /// Finds the waiting units whose reason is of another kind than last reported.
     fn settle_reasons(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
@@ -294,6 +305,9 @@ impl Engine {
         self.buffers.unsettled = unsettled;
         for id in touched.drain(..) {
             let Some(kind) = self.kind_of(id) else { continue };
+            if matches!(kind, WaitKind::Pending | WaitKind::PodsNotReady) {
+                self.forget_kind(id);
+            }
             let Some(uid) = self.units.get(id).map(|unit| unit.uid) else {
                 continue;
             };

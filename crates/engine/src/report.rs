@@ -156,6 +156,8 @@ pub enum WaitReason {
     BackOff(Time),
     /// It has not been examined since something changed; the next pass does.
     Pending,
+    /// Nobody is admitted before all pods of those that were admitted are ready.
+    PodsNotReady,
     /// Its ClusterQueue is StrictFIFO and this unit, ahead of it, does not fit.
     BehindHead(Uid),
     /// It fits once units that were told to stop are gone; nobody behind it can take what it waits for.
@@ -239,6 +241,7 @@ impl WaitReason {
             Self::Gated(_) => WaitKind::Gated,
             Self::BackOff(_) => WaitKind::BackOff,
             Self::Pending => WaitKind::Pending,
+            Self::PodsNotReady => WaitKind::PodsNotReady,
             Self::BehindHead(_) => WaitKind::BehindHead,
             Self::WaitingForPreempted => WaitKind::WaitingForPreempted,
             Self::ResourceNotCovered { .. } => WaitKind::ResourceNotCovered,
@@ -266,6 +269,8 @@ pub enum WaitKind {
     BackOff,
     /// See [`WaitReason::Pending`].
     Pending,
+    /// See [`WaitReason::PodsNotReady`].
+    PodsNotReady,
     /// See [`WaitReason::BehindHead`].
     BehindHead,
     /// See [`WaitReason::WaitingForPreempted`].
@@ -291,6 +296,7 @@ impl WaitKind {
             Self::Gated => "Gated",
             Self::BackOff => "BackOff",
             Self::Pending => "Pending",
+            Self::PodsNotReady => "PodsNotReady",
             Self::BehindHead => "BehindHead",
             Self::WaitingForPreempted => "WaitingForPreemptedWorkloads",
             Self::ResourceNotCovered => "ResourceNotCovered",

@@ -23,6 +23,9 @@ impl fmt::Display for WaitReason {
             Self::Gated(gate) => f.write_str(&gate.message),
             Self::BackOff(_) => f.write_str("waiting for the end of its back-off"),
             Self::Pending => f.write_str("about to be examined"),
+            Self::PodsNotReady => {
+                f.write_str("waiting until the pods of all admitted units are ready (blockAdmission)")
+            }
             Self::BehindHead(head) => {
                 write!(
                     f,

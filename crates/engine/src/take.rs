@@ -15,11 +15,14 @@ use crate::victims::{Needs, Victim};
 impl Engine {
     /// Carries out what was found for a nominee, unless what was taken before it in this cycle is in the way.
     pub(crate) fn take(&mut self, nominee: &Nominee, course: &mut Course) {
+        if self.is_held_back() {
+            return;
+        }
         if nominee.reserves {
             self.claim(nominee, course);
         } else if nominee.found.victims.is_empty() {
             match (self.fits(nominee, Book::Planned), self.fits(nominee, Book::Held)) {
-                (true, true) if !self.is_held_back() => course.actions.extend(self.admit(nominee).map(Action::Admit)),
+                (true, true) => course.actions.extend(self.admit(nominee).map(Action::Admit)),
                 (true, false) => self.claim(nominee, course),
                 _ => {}
             }

@@ -344,10 +344,10 @@ fn settings() -> BoxedStrategy<Settings> {
         ]
     };
     let fair_sharing = (rule(), prop::option::of(rule())).prop_map(|(first, second)| FairSharing { first, second });
-    prop::option::of(fair_sharing)
-        .prop_map(|fair_sharing| Settings {
+    (prop::option::of(fair_sharing), prop::bool::weighted(0.1))
+        .prop_map(|(fair_sharing, block_admission)| Settings {
             fair_sharing,
-            ..Settings::default()
+            block_admission,
         })
         .boxed()
 }
@@ -524,10 +524,10 @@ fn a_charged_unit(scale: Scale) -> BoxedStrategy<ChargedUnit> {
         prop::collection::vec(charge, 0..3),
         phase(scale),
         deadlines(scale),
-        (-1i32..3, 0i64..4, 0i64..30),
+        (-1i32..3, 0i64..4, 0i64..30, prop::bool::weighted(0.9)),
     )
         .prop_map(|(uid, queue, local_queue, charges, phase, deadlines, told)| {
-            let (priority, queued_at, reserved_at) = told;
+            let (priority, queued_at, reserved_at, pods_ready) = told;
             ChargedUnit {
                 uid: Uid(uid),
                 queue,
@@ -537,7 +537,7 @@ fn a_charged_unit(scale: Scale) -> BoxedStrategy<ChargedUnit> {
                 reserved_at: Time(reserved_at),
                 deadlines,
                 ends_at: None,
-                pods_ready: true,
+                pods_ready,
                 charges,
                 phase,
             }

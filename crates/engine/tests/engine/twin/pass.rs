@@ -43,7 +43,7 @@ impl Twin {
         self.claims.clear();
         let forest = self.forest();
         let mut actions = self.demanded();
-        loop {
+        while !self.is_held_back() {
             let before = (actions.len(), self.claims.len());
             self.cycle(&forest, &mut actions);
             if before == (actions.len(), self.claims.len()) {
@@ -52,6 +52,13 @@ impl Twin {
         }
         let next = self.next();
         Pass { actions, next }
+    }
+
+    /// Whether pods have to become ready before anything is decided.
+    pub(crate) fn is_held_back(&self) -> bool {
+        let mut running = self.charged.values();
+        self.settings.block_admission
+            && running.any(|unit| matches!(unit.phase, Phase::Assumed | Phase::Admitted) && !unit.pods_ready)
     }
 
     /// Evictions that time or a policy demands.
@@ -229,6 +236,9 @@ impl Twin {
     }
 
     fn take(&mut self, forest: &Forest, nominee: &Nominee, evicted: &mut BTreeSet<Uid>, actions: &mut Vec<Action>) {
+        if self.is_held_back() {
+            return;
+        }
         let Nominee {
             queue, needs, found, ..
         } = nominee;

@@ -11,6 +11,8 @@ pub(crate) enum Why {
     Is(WaitReason),
     /// It has a claim.
     Claims(Claimed),
+    /// Pods have to become ready first; or what it lacks, if it was found to lack something before.
+    HeldBack(Option<WaitReason>),
 }
 
 /// A waiting unit: where it stands and why it waits.
@@ -76,11 +78,15 @@ impl Twin {
         if let Some(claim) = self.claims.get(&unit.uid) {
             return Why::Claims(claim.why);
         }
-        Why::Is(self.lacks(unit, spec, forest))
+        let lacks = self.lacks(unit, spec, forest);
+        if self.is_held_back() {
+            return Why::HeldBack(lacks);
+        }
+        Why::Is(lacks.unwrap_or_else(|| panic!("{} waits for no reason", unit.uid)))
     }
 
-    /// What keeps a unit out even with the fewest pods that it may start with.
-    fn lacks(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> WaitReason {
+    /// What keeps a unit out even with the fewest pods that it may start with; none if nothing does.
+    fn lacks(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> Option<WaitReason> {
         let mut unit = unit.clone();
         let fewest = |pod_set: &&mut PodSetSpec| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count);
         if let Some(pod_set) = unit.pod_sets.iter_mut().find(fewest) {
@@ -97,8 +103,8 @@ impl Twin {
             let names = names.into_iter();
             names.map(|name| (name, Mismatch::NodeAffinity)).collect()
         };
-        match (empty, self.search(&planned, asking)) {
-            (_, Ok(found)) => panic!("{} waits for no reason: {found:?}", unit.uid),
+        let lacks = match (empty, self.search(&planned, asking)) {
+            (_, Ok(_)) => return None,
             (Err(Refusal::NotCovered { pod_set, resource }), _) => WaitReason::ResourceNotCovered { pod_set, resource },
             (
                 Err(Refusal::NoFlavor {
@@ -154,6 +160,7 @@ impl Twin {
                 shortages: vec![],
                 mismatches: vec![],
             },
-        }
+        };
+        Some(lacks)
     }
 }
