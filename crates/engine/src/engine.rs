@@ -242,6 +242,9 @@ impl Engine {
     /// Something happened that the engine did not bring about: who was evicted may be evicted again.
     pub(crate) fn outside_event(&mut self) {
         self.memory.epoch += 1;
+        if self.memory.spent.is_empty() {
+            return;
+        }
         for uid in std::mem::take(&mut self.memory.spent) {
             if let Some(id) = self.units.find(uid) {
                 self.show_victim(id);

@@ -74,7 +74,7 @@ impl Engine {
                     } else if sticky && !self.is_first_of_class(id, class, turn) {
                         course.tried.insert(turn.unit);
                     } else {
-                        let mut stuck = *stuck;
+                        let mut stuck = stuck;
                         if strict {
                             self.watch_for_reserve(id, class, &mut stuck);
                         }
@@ -331,7 +331,7 @@ impl Engine {
         }
     }
 
-    fn park(&mut self, id: QueueId, class: ClassId, stuck: Stuck, strict: bool) {
+    fn park(&mut self, id: QueueId, class: ClassId, stuck: Box<Stuck>, strict: bool) {
         self.counters.parks += 1;
         let Some(queue) = self.queues.get_mut(id) else { return };
         let Some(known) = queue.parking.class(class) else {

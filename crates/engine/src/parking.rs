@@ -40,7 +40,7 @@ pub(crate) struct Class {
     /// The shape resolved for this queue; made when first examined, forgotten when queue or flavors change.
     pub(crate) plan: Option<Plan>,
     /// Where it was found stuck and what ends that; none while it has not been examined.
-    pub(crate) stuck: Option<Stuck>,
+    pub(crate) stuck: Option<Box<Stuck>>,
     /// There was room for it since: it is active again, and still watched for.
     pub(crate) stirred: bool,
     /// Why its units were last found to wait.
@@ -61,7 +61,7 @@ impl Class {
 
     /// What it is parked for, if it is.
     pub(crate) fn parked(&self) -> Option<&Stuck> {
-        self.stuck.as_ref().filter(|_| !self.stirred)
+        self.stuck.as_deref().filter(|_| !self.stirred)
     }
 }
 
@@ -106,7 +106,7 @@ impl Parking {
     }
 
     /// Takes a unit away; the last one takes its class along. Returns what was watched for the class, if it is gone.
-    pub(crate) fn remove(&mut self, id: ClassId, turn: &Turn) -> Option<Stuck> {
+    pub(crate) fn remove(&mut self, id: ClassId, turn: &Turn) -> Option<Box<Stuck>> {
         let class = self.classes.get_mut(id)?;
         if !class.units.remove(turn) {
             return None;
@@ -144,7 +144,7 @@ impl Parking {
     }
 
     /// Parks an active class. True if its units now wait for another kind of reason.
-    pub(crate) fn park(&mut self, id: ClassId, stuck: Stuck) -> bool {
+    pub(crate) fn park(&mut self, id: ClassId, stuck: Box<Stuck>) -> bool {
         let kind = stuck.kind;
         let Some(class) = self.classes.get_mut(id) else {
             return false;
@@ -187,7 +187,7 @@ impl Parking {
     }
 
     /// Makes a class active that is to be examined whatever it was stuck at; returns what was watched for it.
-    pub(crate) fn wake(&mut self, id: ClassId) -> Option<Stuck> {
+    pub(crate) fn wake(&mut self, id: ClassId) -> Option<Box<Stuck>> {
         self.stir(id);
         let class = self.classes.get_mut(id)?;
         class.stirred = false;
@@ -195,7 +195,7 @@ impl Parking {
     }
 
     /// Wakes every class and forgets how shapes were resolved; returns what was watched for each.
-    pub(crate) fn reset(&mut self) -> Vec<(ClassId, Stuck)> {
+    pub(crate) fn reset(&mut self) -> Vec<(ClassId, Box<Stuck>)> {
         let mut woken = Vec::new();
         self.active.append(&mut self.parked);
         for id in self.active.values() {

@@ -293,8 +293,8 @@ impl Ground<'_> {
                 wakes.releases.extend(own_side.map(|node| (node, slot)));
             }
             // What evictions can give of one cell is of use only when the others have room.
-            let within_reach = hunt.within_reach.get(&slot).copied().unwrap_or(0);
-            let left = need.saturating_sub(within_reach);
+            let within_reach = hunt.within_reach.iter().find(|(lacking, _)| *lacking == slot);
+            let left = need.saturating_sub(within_reach.map_or(0, |(_, sum)| *sum));
             match self.tree.bar(asker.node, slot, left, Book::Planned) {
                 Some(bar) if left > 0 => {
                     wakes.rooms.push((slot, bar));

@@ -4,7 +4,6 @@
 //! that turn out unnecessary are put back, and in the end all are: a search leaves the tree as it was.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
@@ -98,7 +97,7 @@ pub(crate) struct Hunt {
     /// Empty: there is no way.
     pub(crate) victims: Vec<Victim>,
     /// What all candidates together hold of each lacking slot.
-    pub(crate) within_reach: BTreeMap<Slot, i128>,
+    pub(crate) within_reach: Needs,
     /// There may be more candidates in other ClusterQueues once these use more or other units of theirs are admitted.
     pub(crate) others: bool,
 }
@@ -155,11 +154,11 @@ impl Ground<'_> {
         self.tree.fits(node, needs, Book::Planned)
     }
 
-    fn within_reach(&self, lacking: &[Slot], units: impl Iterator<Item = UnitId>) -> BTreeMap<Slot, i128> {
-        let mut sums: BTreeMap<Slot, i128> = lacking.iter().map(|slot| (*slot, 0)).collect();
+    fn within_reach(&self, lacking: &[Slot], units: impl Iterator<Item = UnitId>) -> Needs {
+        let mut sums: Needs = lacking.iter().map(|slot| (*slot, 0)).collect();
         for unit in units {
             for (slot, amount) in self.holdings(unit) {
-                if let Some(sum) = sums.get_mut(&slot) {
+                if let Some((_, sum)) = sums.iter_mut().find(|(lacking, _)| *lacking == slot) {
                     *sum = sum.saturating_add(amount);
                 }
             }
