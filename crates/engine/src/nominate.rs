@@ -36,15 +36,13 @@ impl Engine {
         let strict = queue.is_strict();
         loop {
             let queue = self.queues.get(id)?;
-            let mut preemptors = queue.preemptors.keys().filter(|_| !strict).filter_map(|turn| {
-                let class = self.class_of_unit(turn.unit)?;
-                let known = queue.parking.class(class)?;
-                let askable = known.parked().is_none() && known.units.contains(turn);
-                (askable && !course.tried.contains(&turn.unit)).then_some((*turn, class))
-            });
-            let preemptor = preemptors.next();
+            let preemptor = if strict {
+                None
+            } else {
+                self.first_preemptor(queue, course)
+            };
             let sticky = preemptor.is_some();
-            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict))?;
+            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict, self.aged_to))?;
             if self.room_is_gone(id, class) {
                 if let Some(queue) = self.queues.get_mut(id) {
                     queue.parking.unstir(class);

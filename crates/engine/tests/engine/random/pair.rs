@@ -149,6 +149,9 @@ impl Pair {
                     |uid: &u128| !twin.waiting.contains_key(&Uid(*uid)) && !twin.charged.contains_key(&Uid(*uid));
                 let most = unit.uid.0 + MOST_IN_A_ROW;
                 unit.uid = Uid((unit.uid.0..most).find(is_free).unwrap_or(unit.uid.0));
+                if unit.uid.0 % 2 == 1 {
+                    unit.queued_at.0 += twin.now;
+                }
                 vec![Event::SetWaiting(unit)]
             }
             Step::Pass(later) => return self.pass(self.twin.now + later).map(drop),
