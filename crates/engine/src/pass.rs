@@ -78,6 +78,7 @@ impl Engine {
     }
 
     fn let_time_pass(&mut self, now: Time) {
+        self.let_age(now);
         while let Some((until, unit)) = self.timers.first().copied()
             && until <= now
         {
@@ -95,10 +96,16 @@ impl Engine {
     /// The next instant at which time alone changes a decision.
     fn next_instant(&self) -> Option<Time> {
         let first = |times: &BTreeSet<(Time, UnitId)>| times.first().map(|(at, _)| *at);
-        [first(&self.timers), first(&self.deadlines), first(&self.settling)]
-            .into_iter()
-            .flatten()
-            .min()
+        let head_change = self.head_changes.first().map(|(at, _)| *at);
+        [
+            first(&self.timers),
+            first(&self.deadlines),
+            first(&self.settling),
+            head_change,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Evicts whom a policy or the time demands, in the order of their uids.
@@ -262,10 +269,10 @@ impl Engine {
                 continue;
             };
             if std::mem::take(&mut queue.resettle) {
-                touched.extend(queue.order.iter().map(|turn| turn.uid));
+                touched.extend(queue.order.iter(self.aged_to).map(|turn| turn.uid));
             }
             let head = if queue.is_strict() {
-                queue.parking.head().map(|turn| turn.uid)
+                queue.parking.head(self.aged_to).map(|turn| turn.uid)
             } else {
                 None
             };
@@ -273,6 +280,7 @@ impl Engine {
                 touched.extend(std::mem::replace(&mut queue.reported_head, head));
                 touched.extend(head);
             }
+            self.note_head_change(id);
         }
         for uid in touched {
             let Some(id) = self.units.find(uid) else { continue };
