@@ -73,6 +73,7 @@ struct Expected {
     order: BTreeMap<QueueId, BTreeSet<Turn>>,
     ready: BTreeMap<(QueueId, ClassKey), BTreeSet<Turn>>,
     timers: BTreeSet<(crate::Time, UnitId)>,
+    rising: BTreeSet<(crate::Time, UnitId)>,
     shapes: BTreeMap<ShapeId, usize>,
     waiting: BTreeMap<LocalQueueId, (usize, usize)>,
     of_queues: BTreeMap<QueueId, Books>,
@@ -93,7 +94,7 @@ impl Engine {
         self.audit_units(&expected)?;
         for (id, queue) in self.queues.iter() {
             Self::audit_books(id, queue, &expected)?;
-            audit_order(id, queue, &expected)?;
+            self.audit_order(id, queue, &expected)?;
         }
         let trees: BTreeSet<TreeId> = self
             .queues
@@ -149,6 +150,11 @@ impl Engine {
             };
             let turn = waiting.turn(unit.uid, id);
             expected.order.entry(queue).or_default().insert(turn);
+            let pace = self.queues.get(queue).map(|queue| queue.order.pace());
+            let capped = pace
+                .and_then(|pace| pace.capped_at(turn))
+                .filter(|at| *at > self.aged_to);
+            expected.rising.extend(capped.map(|at| (at, id)));
             let aside = local_queue.is_blocked() || waiting.gate().is_some();
             match (aside, waiting.standing, waiting.not_before()) {
                 (true, Standing::Aside, _) => {}
@@ -173,6 +179,9 @@ impl Engine {
         }
         if expected.timers != self.timers {
             return fault("timers differ from the units in back-off");
+        }
+        if expected.rising != self.rising {
+            return fault("units that rise by waiting are not those that have not waited long enough");
         }
         if expected.deadlines != self.deadlines {
             return fault("deadlines differ from those of the admitted units");
@@ -300,31 +309,33 @@ impl Engine {
         }
         Ok(())
     }
-}
 
-fn audit_order(id: QueueId, queue: &Queue, expected: &Expected) -> Result<(), AuditError> {
-    let fault = |what: &str| {
-        Err(AuditError::Order {
-            queue: queue.name.clone(),
-            what: what.to_owned(),
-        })
-    };
-    let none = BTreeSet::new();
-    let order = expected.order.get(&id).unwrap_or(&none);
-    if !queue.order.is_sound() || !queue.order.iter().eq(order.iter().copied()) {
-        return fault("the order is not that of its units");
+    fn audit_order(&self, id: QueueId, queue: &Queue, expected: &Expected) -> Result<(), AuditError> {
+        let fault = |what: &str| {
+            Err(AuditError::Order {
+                queue: queue.name.clone(),
+                what: what.to_owned(),
+            })
+        };
+        let none = BTreeSet::new();
+        let order = expected.order.get(&id).unwrap_or(&none);
+        let mut order: Vec<Turn> = order.iter().copied().collect();
+        order.sort_by_key(|turn| queue.order.pace().seat(*turn, self.aged_to));
+        if !queue.order.is_sound() || !queue.order.iter(self.aged_to).eq(order) {
+            return fault("the order is not that of its units");
+        }
+        if !queue.parking.is_sound() {
+            return fault("the parking lot contradicts itself");
+        }
+        let parked: BTreeMap<_, BTreeSet<Turn>> = queue
+            .parking
+            .iter()
+            .map(|(_, class)| ((id, class.key), class.units.iter().collect()))
+            .collect();
+        let ready = expected.ready.iter().filter(|((queue, _), _)| *queue == id);
+        if !ready.eq(parked.iter()) {
+            return fault("the parking lot does not hold the units that may be considered");
+        }
+        Ok(())
     }
-    if !queue.parking.is_sound() {
-        return fault("the parking lot contradicts itself");
-    }
-    let parked: BTreeMap<_, BTreeSet<Turn>> = queue
-        .parking
-        .iter()
-        .map(|(_, class)| ((id, class.key), class.units.iter().collect()))
-        .collect();
-    let ready = expected.ready.iter().filter(|((queue, _), _)| *queue == id);
-    if !ready.eq(parked.iter()) {
-        return fault("the parking lot does not hold the units that may be considered");
-    }
-    Ok(())
 }

@@ -45,6 +45,12 @@ pub struct Engine {
     pub(crate) memory: Memory,
     /// The instant of the last pass.
     pub(crate) now: Time,
+    /// The latest instant of a pass: how old waiting units are.
+    pub(crate) aged_to: Time,
+    /// Waiting units that waiting still raises, by when it has raised them as far as it can.
+    pub(crate) rising: BTreeSet<(Time, UnitId)>,
+    /// StrictFIFO queues by when another unit is first by the passing of time alone.
+    pub(crate) head_changes: BTreeSet<(Time, QueueId)>,
     /// Units that hold quota and whose pods are not ready.
     pub(crate) unready: usize,
     /// Queues that wait for the pods of others.
@@ -214,6 +220,8 @@ impl Engine {
         let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.clone());
         queue.set_spec(spec, &mut self.cells);
         queue.resettle |= before != (queue.spec.is_some(), queue.is_strict());
+        self.repace(id);
+        let Some(queue) = self.queues.get(id) else { return };
         for flavor in queue.flavors() {
             self.flavor_users.entry(flavor).insert(id);
         }
@@ -281,6 +289,7 @@ impl Engine {
             self.dirty.remove(id);
             self.unsettled.remove(id);
             self.held_back.remove(id);
+            self.head_changes.retain(|(_, queue)| *queue != id);
             self.drained.0.remove(&id);
         }
     }

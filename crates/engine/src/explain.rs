@@ -85,9 +85,9 @@ impl Engine {
             uid,
             local_queue: local_queue.key.clone(),
             queue: queue.map(|queue| queue.name.clone()),
-            position: queue.map(|queue| queue.order.rank(&turn)),
+            position: queue.map(|queue| queue.order.rank(turn, self.aged_to)),
             ahead: queue.map_or_else(Vec::new, |queue| {
-                let ahead = queue.order.iter().take_while(|other| *other < turn);
+                let ahead = queue.order.iter(self.aged_to).take_while(|other| *other != turn);
                 ahead.take(Waiting::AHEAD).map(|other| other.uid).collect()
             }),
             reason: reason.unwrap_or(WaitReason::Pending),
@@ -179,7 +179,7 @@ impl Engine {
         let queue = self.queues.find(queue).and_then(|id| self.queues.get(id));
         queue
             .into_iter()
-            .flat_map(|queue| queue.order.iter().map(|turn| turn.uid))
+            .flat_map(|queue| queue.order.iter(self.aged_to).map(|turn| turn.uid))
     }
 
     /// The kind of reason why a unit waits.
@@ -209,7 +209,7 @@ impl Engine {
         if let (Standing::BackOff, Some(until)) = (waiting.standing, waiting.not_before()) {
             return Some(Cause::BackOff(until));
         }
-        let head = queue.parking.head()?;
+        let head = queue.parking.head(self.aged_to)?;
         if queue.is_strict() && head != waiting.turn(unit.uid, id) {
             return Some(Cause::BehindHead(head.uid));
         }

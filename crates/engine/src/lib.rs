@@ -66,6 +66,7 @@
 //! ```
 
 mod adopt;
+mod ageing;
 mod amount;
 mod arena;
 mod assign;
@@ -83,6 +84,7 @@ mod local_queue;
 mod log;
 mod memory;
 mod nominate;
+mod order;
 mod overview;
 mod parking;
 mod pass;

@@ -38,15 +38,13 @@ impl Engine {
         let strict = queue.is_strict();
         loop {
             let queue = self.queues.get(id)?;
-            let mut preemptors = queue.preemptors.keys().filter(|_| !strict).filter_map(|turn| {
-                let class = queue.parking.find(self.class_of_unit(turn.unit)?)?;
-                let known = queue.parking.class(class)?;
-                let askable = known.parked().is_none() && known.units.contains(turn);
-                (askable && !course.tried.contains(&turn.unit)).then_some((*turn, class))
-            });
-            let preemptor = preemptors.next();
+            let preemptor = if strict {
+                None
+            } else {
+                self.first_preemptor(queue, course)
+            };
             let sticky = preemptor.is_some();
-            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict))?;
+            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict, self.aged_to))?;
             let key = queue.parking.class(class)?.key;
             if self.room_is_gone(id, class) {
                 self.unstir(id, class);

@@ -4,13 +4,14 @@
 //! first unit) or *parked* (examined, no outcome, and nothing it waits for has happened). Judging, parking and waking
 //! concern the class, so their cost does not depend on how many units it has.
 
-use std::collections::BTreeMap;
-
 use rustc_hash::FxHashMap;
 
+use crate::ageing::Pace;
 use crate::arena::{Arena, define_id};
 use crate::assign::Plan;
+use crate::ids::Time;
 use crate::memory::Evictor;
+use crate::order::Heads;
 use crate::ranked::{Ranked, Turn};
 use crate::report::WaitKind;
 use crate::search::Stuck;
@@ -68,12 +69,13 @@ impl Class {
 /// The classes of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
+    pace: Pace,
     ids: FxHashMap<ClassKey, ClassId>,
     classes: Arena<ClassId, Class>,
     /// The first unit of each active class.
-    active: BTreeMap<Turn, ClassId>,
+    active: Heads,
     /// The first unit of each parked class.
-    parked: BTreeMap<Turn, ClassId>,
+    parked: Heads,
     units: usize,
     active_units: usize,
 }
@@ -130,17 +132,36 @@ impl Parking {
         gone.stuck
     }
 
-    /// The first unit that has to be examined. In strict order nobody is, while the very first unit is parked.
-    pub(crate) fn candidate(&self, strict: bool) -> Option<(Turn, ClassId)> {
-        let (turn, id) = self.active.first_key_value()?;
-        let blocked = strict && self.parked.first_key_value().is_some_and(|(parked, _)| parked < turn);
-        (!blocked).then_some((*turn, *id))
+    /// The first unit that has to be examined at `now`. In strict order nobody is, while the very first unit is parked.
+    pub(crate) fn candidate(&self, strict: bool, now: Time) -> Option<(Turn, ClassId)> {
+        let first = self.active.first(now)?;
+        let blocked = strict && self.head(now) != Some(first.0);
+        (!blocked).then_some(first)
     }
 
-    /// The first unit of all.
-    pub(crate) fn head(&self) -> Option<Turn> {
-        let (active, parked) = (self.active.first_key_value(), self.parked.first_key_value());
-        [active, parked].into_iter().flatten().map(|(turn, _)| *turn).min()
+    /// The first unit of all at `now`.
+    pub(crate) fn head(&self, now: Time) -> Option<Turn> {
+        let both = [self.active.first(now), self.parked.first(now)].into_iter().flatten();
+        both.map(|(turn, _)| turn).min_by_key(|turn| self.pace.seat(*turn, now))
+    }
+
+    pub(crate) fn let_age(&mut self, now: Time) {
+        self.pace.let_age(now);
+        self.active.let_age(now);
+        self.parked.let_age(now);
+    }
+
+    /// Takes in that waiting raises a unit no more.
+    pub(crate) fn settle(&mut self, turn: Turn) {
+        self.active.settle(turn);
+        self.parked.settle(turn);
+    }
+
+    /// Puts the classes in order anew.
+    pub(crate) fn repace(&mut self, pace: Pace) {
+        self.pace = pace;
+        self.active.repace(pace);
+        self.parked.repace(pace);
     }
 
     /// Parks an active class. True if its units now wait for another kind of reason.
@@ -198,14 +219,14 @@ impl Parking {
     pub(crate) fn reset(&mut self) -> Vec<(ClassId, Box<Stuck>)> {
         let mut woken = Vec::new();
         self.active.append(&mut self.parked);
-        for id in self.active.values() {
-            if let Some(class) = self.classes.get_mut(*id) {
+        for id in self.active.classes() {
+            if let Some(class) = self.classes.get_mut(id) {
                 class.plan = None;
                 if class.parked().is_some() {
                     self.active_units += class.units.len();
                 }
                 class.stirred = false;
-                woken.extend(class.stuck.take().map(|stuck| (*id, stuck)));
+                woken.extend(class.stuck.take().map(|stuck| (id, stuck)));
             }
         }
         woken
@@ -233,10 +254,10 @@ impl Parking {
         self.units
     }
 
-    /// The classes in the order of their first units.
+    /// The classes, in an order that depends on their first units alone.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ClassId, &Class)> {
-        let heads = self.active.values().chain(self.parked.values());
-        heads.filter_map(|id| Some((*id, self.classes.get(*id)?)))
+        let heads = self.active.classes().chain(self.parked.classes());
+        heads.filter_map(|id| Some((id, self.classes.get(id)?)))
     }
 
     /// Whether heads and counts are what the classes say.
@@ -247,9 +268,11 @@ impl Parking {
                 .classes
                 .iter()
                 .filter(move |(_, class)| class.parked().is_some() == parked);
-            of_kind
-                .filter_map(|(id, class)| Some((class.units.first()?, id)))
-                .collect::<BTreeMap<_, _>>()
+            let mut heads = Heads::new(self.pace);
+            for (id, class) in of_kind {
+                class.units.first().into_iter().for_each(|head| heads.insert(head, id));
+            }
+            heads
         };
         let active_units: usize = classes()
             .filter(|class| class.parked().is_none())

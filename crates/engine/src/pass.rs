@@ -96,6 +96,7 @@ impl Engine {
     }
 
     fn let_time_pass(&mut self, now: Time) {
+        self.let_age(now);
         while let Some((until, unit)) = self.timers.first().copied()
             && until <= now
         {
@@ -113,10 +114,16 @@ impl Engine {
     /// The next instant at which time alone changes a decision.
     fn next_instant(&self) -> Option<Time> {
         let first = |times: &BTreeSet<(Time, UnitId)>| times.first().map(|(at, _)| *at);
-        [first(&self.timers), first(&self.deadlines), first(&self.settling)]
-            .into_iter()
-            .flatten()
-            .min()
+        let head_change = self.head_changes.first().map(|(at, _)| *at);
+        [
+            first(&self.timers),
+            first(&self.deadlines),
+            first(&self.settling),
+            head_change,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Evicts whom a policy or the time demands, in the order of their uids.
@@ -293,14 +300,19 @@ impl Engine {
                 continue;
             };
             if std::mem::take(&mut queue.resettle) {
-                touched.extend(queue.order.iter().map(|turn| turn.unit));
+                touched.extend(queue.order.iter(self.aged_to).map(|turn| turn.unit));
             }
-            let head = if queue.is_strict() { queue.parking.head() } else { None };
+            let head = if queue.is_strict() {
+                queue.parking.head(self.aged_to)
+            } else {
+                None
+            };
             if head.map(|turn| turn.uid) != queue.reported_head {
                 let before = std::mem::replace(&mut queue.reported_head, head.map(|turn| turn.uid));
                 touched.extend(before.and_then(|uid| self.units.find(uid)));
                 touched.extend(head.map(|turn| turn.unit));
             }
+            self.note_head_change(id);
         }
         self.buffers.unsettled = unsettled;
         for id in touched.drain(..) {

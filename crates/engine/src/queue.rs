@@ -7,11 +7,12 @@ use rustc_hash::FxHashMap;
 use crate::arena::{Arena, Column, define_id};
 use crate::assign::{Group, GroupFlavor};
 use crate::flavors::FlavorSpec;
-use crate::ids::{Name, Uid};
+use crate::ids::{Name, Time, Uid};
 use crate::local_queue::LocalQueueId;
+use crate::order::Order;
 use crate::parking::Parking;
 use crate::quota::{Books, CellId, Cells, FlavorId};
-use crate::ranked::{Ranked, Turn};
+use crate::ranked::Turn;
 use crate::spec::{Fungibility, Inactive, QueueSpec, Quota, Reclaim, ResourceGroup, Strategy, WithinQueue};
 use crate::tree::{NodeId, TreeId};
 use crate::victims::{Needs, Rank};
@@ -44,7 +45,7 @@ pub(crate) struct Queue {
     /// Claims of its units at the end of the last pass.
     pub(crate) claims: BTreeMap<Turn, Claim>,
     /// All units that wait in it, those set aside included.
-    pub(crate) order: Ranked,
+    pub(crate) order: Order,
     /// Those of them that may be considered.
     pub(crate) parking: Parking,
     pub(crate) local_queues: BTreeSet<LocalQueueId>,
@@ -54,6 +55,8 @@ pub(crate) struct Queue {
     pub(crate) resettle: bool,
     /// Whom the others were last said to be behind, in a StrictFIFO queue.
     pub(crate) reported_head: Option<Uid>,
+    /// When another unit will be first by the passing of time alone, in a StrictFIFO queue.
+    pub(crate) head_change: Option<Time>,
 }
 
 /// What a preemptor would be given: forgotten when its queue changes.
@@ -86,12 +89,13 @@ impl Queue {
             running: BTreeSet::new(),
             preemptors: BTreeMap::new(),
             claims: BTreeMap::new(),
-            order: Ranked::default(),
+            order: Order::default(),
             parking: Parking::default(),
             local_queues: BTreeSet::new(),
             changed: false,
             resettle: false,
             reported_head: None,
+            head_change: None,
         }
     }
 

@@ -22,32 +22,32 @@ const FANOUT: usize = 64;
 /// A node with fewer entries than this is merged with a neighbour that has room.
 const SPARSE: usize = FANOUT / 4;
 
-/// An ordered set of [`Turn`]s with O(log n) insert, remove, first and rank: a B+ tree whose branches count.
+/// An ordered set with O(log n) insert, remove, first and rank: a B+ tree whose branches count.
 ///
-/// Entries lie side by side in the leaves, so a waiting unit costs little more here than its 32 bytes, also when
-/// units arrive in order (a full last leaf is left full).
+/// Entries lie side by side in the leaves, so a waiting unit costs little more here than the 32 bytes of its [`Turn`], also
+/// when units arrive in order (a full last leaf is left full).
 #[derive(Debug)]
-pub(crate) struct Ranked {
-    root: Node,
+pub(crate) struct Ranked<T = Turn> {
+    root: Node<T>,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Node {
-    Leaf(Vec<Turn>),
-    Branch(Vec<Child>),
+enum Node<T> {
+    Leaf(Vec<T>),
+    Branch(Vec<Child<T>>),
 }
 
 #[derive(Debug)]
-struct Child {
+struct Child<T> {
     /// No entry of this child is smaller, and none of its left neighbour is equal or greater. Says nothing for
     /// the first child, which takes everything smaller as well.
-    from: Turn,
+    from: T,
     count: usize,
-    node: Node,
+    node: Node<T>,
 }
 
-impl Default for Ranked {
+impl<T> Default for Ranked<T> {
     fn default() -> Self {
         Self {
             root: Node::Leaf(Vec::new()),
@@ -56,7 +56,7 @@ impl Default for Ranked {
     }
 }
 
-impl Ranked {
+impl<T: Copy + Ord> Ranked<T> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -66,7 +66,7 @@ impl Ranked {
     }
 
     /// Adds `turn`; false if it was there.
-    pub(crate) fn insert(&mut self, turn: Turn) -> bool {
+    pub(crate) fn insert(&mut self, turn: T) -> bool {
         let Ok(split) = self.root.insert(turn) else {
             return false;
         };
@@ -85,7 +85,7 @@ impl Ranked {
     }
 
     /// Takes `turn` away; false if it was not there.
-    pub(crate) fn remove(&mut self, turn: &Turn) -> bool {
+    pub(crate) fn remove(&mut self, turn: &T) -> bool {
         if !self.root.remove(turn) {
             return false;
         }
@@ -100,7 +100,7 @@ impl Ranked {
     }
 
     /// The smallest entry.
-    pub(crate) fn first(&self) -> Option<Turn> {
+    pub(crate) fn first(&self) -> Option<T> {
         let mut node = &self.root;
         loop {
             match node {
@@ -110,7 +110,7 @@ impl Ranked {
         }
     }
 
-    pub(crate) fn contains(&self, turn: &Turn) -> bool {
+    pub(crate) fn contains(&self, turn: &T) -> bool {
         let mut node = &self.root;
         loop {
             match node {
@@ -120,16 +120,18 @@ impl Ranked {
         }
     }
 
-    /// How many entries are smaller than `turn`.
-    pub(crate) fn rank(&self, turn: &Turn) -> usize {
+    /// How many entries are in front of the first for which `is_ahead` is false; it must be true of none after that.
+    pub(crate) fn partition_point(&self, is_ahead: impl Fn(&T) -> bool) -> usize {
         let mut node = &self.root;
-        let mut smaller = 0;
+        let mut ahead = 0;
         loop {
             match node {
-                Node::Leaf(turns) => return smaller + turns.partition_point(|other| other < turn),
+                Node::Leaf(turns) => return ahead + turns.partition_point(&is_ahead),
                 Node::Branch(children) => {
-                    let at = child_for(children, turn);
-                    smaller += children[..at].iter().map(|child| child.count).sum::<usize>();
+                    let at = children
+                        .partition_point(|child| is_ahead(&child.from))
+                        .saturating_sub(1);
+                    ahead += children[..at].iter().map(|child| child.count).sum::<usize>();
                     node = &children[at].node;
                 }
             }
@@ -137,7 +139,7 @@ impl Ranked {
     }
 
     /// The entries in order.
-    pub(crate) fn iter(&self) -> Iter<'_> {
+    pub(crate) fn iter(&self) -> Iter<'_, T> {
         Iter {
             pending: vec![std::slice::from_ref(&self.root).into()],
         }
@@ -154,14 +156,14 @@ impl Ranked {
 }
 
 /// Which child holds `turn`, or would.
-fn child_for(children: &[Child], turn: &Turn) -> usize {
+fn child_for<T: Ord>(children: &[Child<T>], turn: &T) -> usize {
     children.partition_point(|child| child.from <= *turn).saturating_sub(1)
 }
 
-impl Node {
+impl<T: Copy + Ord> Node<T> {
     /// Adds `turn` below this node. Returns the new right neighbour if the node had to be split, or an error if
     /// the turn was there already.
-    fn insert(&mut self, turn: Turn) -> Result<Option<Child>, ()> {
+    fn insert(&mut self, turn: T) -> Result<Option<Child<T>>, ()> {
         match self {
             Self::Leaf(turns) => {
                 let Err(at) = turns.binary_search(&turn) else {
@@ -207,7 +209,7 @@ impl Node {
     }
 
     /// Takes `turn` away below this node; false if it was not there.
-    fn remove(&mut self, turn: &Turn) -> bool {
+    fn remove(&mut self, turn: &T) -> bool {
         match self {
             Self::Leaf(turns) => turns.binary_search(turn).map(|at| turns.remove(at)).is_ok(),
             Self::Branch(children) => {
@@ -265,7 +267,7 @@ fn split_for<T>(entries: &mut Vec<T>, at: usize) -> Option<Vec<T>> {
 }
 
 /// Joins the sparse child `at` with a neighbour if both fit well into one node.
-fn merge_sparse(children: &mut Vec<Child>, at: usize) {
+fn merge_sparse<T: Copy + Ord>(children: &mut Vec<Child<T>>, at: usize) {
     let left = if at + 1 < children.len() {
         at
     } else {
@@ -293,18 +295,18 @@ fn merge_sparse(children: &mut Vec<Child>, at: usize) {
 
 /// Walks a [`Ranked`] in order.
 #[derive(Debug)]
-pub(crate) struct Iter<'a> {
-    pending: Vec<Level<'a>>,
+pub(crate) struct Iter<'a, T> {
+    pending: Vec<Level<'a, T>>,
 }
 
 #[derive(Debug)]
-enum Level<'a> {
-    Turns(std::slice::Iter<'a, Turn>),
-    Children(std::slice::Iter<'a, Child>),
+enum Level<'a, T> {
+    Turns(std::slice::Iter<'a, T>),
+    Children(std::slice::Iter<'a, Child<T>>),
 }
 
-impl<'a> From<&'a [Node]> for Level<'a> {
-    fn from(nodes: &'a [Node]) -> Self {
+impl<'a, T> From<&'a [Node<T>]> for Level<'a, T> {
+    fn from(nodes: &'a [Node<T>]) -> Self {
         match nodes.first() {
             Some(Node::Leaf(turns)) => Self::Turns(turns.iter()),
             Some(Node::Branch(children)) => Self::Children(children.iter()),
@@ -313,10 +315,10 @@ impl<'a> From<&'a [Node]> for Level<'a> {
     }
 }
 
-impl Iterator for Iter<'_> {
-    type Item = Turn;
+impl<T: Copy> Iterator for Iter<'_, T> {
+    type Item = T;
 
-    fn next(&mut self) -> Option<Turn> {
+    fn next(&mut self) -> Option<T> {
         loop {
             let below = match self.pending.last_mut()? {
                 Level::Turns(turns) => match turns.next() {
@@ -366,7 +368,7 @@ mod tests {
         assert_eq!(size_of::<Turn>(), 32);
     }
 
-    fn leaves(node: &Node) -> usize {
+    fn leaves(node: &Node<Turn>) -> usize {
         match node {
             Node::Leaf(_) => 1,
             Node::Branch(children) => children.iter().map(|child| leaves(&child.node)).sum(),
@@ -399,7 +401,7 @@ mod tests {
                     prop_assert_eq!(tree.insert(entry), plain.insert(entry));
                 }
                 prop_assert_eq!(tree.first(), plain.first().copied());
-                prop_assert_eq!(tree.rank(&entry), plain.range(..entry).count());
+                prop_assert_eq!(tree.partition_point(|other| *other < entry), plain.range(..entry).count());
             }
             prop_assert!(tree.is_sound());
             prop_assert!(tree.iter().eq(plain.iter().copied()));

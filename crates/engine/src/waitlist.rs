@@ -42,6 +42,7 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
+        queue.let_age(self.aged_to);
         queue.order.insert(turn);
         let standing = if local_queue.is_blocked() || waiting.gate().is_some() {
             Standing::Aside
@@ -55,6 +56,7 @@ impl Engine {
             waiting.standing = standing;
             waiting.claims = false;
         }
+        self.note_rise(queue_id, turn);
         if standing == Standing::Ready {
             self.make_ready(id);
         }
@@ -117,6 +119,7 @@ impl Engine {
             }
             (Standing::BackOff | Standing::Aside | Standing::Lost, _) => {}
         }
+        self.forget_rise(queue_id, turn);
         self.drop_claim(queue_id, &turn);
         if let Some(waiting) = self.units.waiting_mut(id) {
             waiting.standing = Standing::Lost;

@@ -31,7 +31,6 @@ impl ClusterQueue {
                 spec.concurrent_admission_policy.is_some(),
                 "spec.concurrentAdmissionPolicy",
             ),
-            (extras.ageing.is_some(), annotation!("ageing-interval")),
             (extras.backfill, annotation!("backfill")),
             (extras.fifo_per_pool, annotation!("fifo-per-pool")),
             (

@@ -187,7 +187,6 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
         assert_eq!(cluster_queue(spec).unsupported_fields(), [field]);
     }
     for (annotation, value) in [
-        ("sluice.internal/ageing-interval", "10m"),
         ("sluice.internal/backfill", "true"),
         ("sluice.internal/fifo-per-pool", "true"),
         ("sluice.internal/shrink-to-quota-after", "0s"),
@@ -201,9 +200,13 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
     }
     let mut queue = cluster_queue(json!({}));
     queue.metadata.annotations = Some(
-        [("minimum-run-time", "1h"), ("backfill", "false")]
-            .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))
-            .into(),
+        [
+            ("minimum-run-time", "1h"),
+            ("ageing-interval", "10m"),
+            ("backfill", "false"),
+        ]
+        .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))
+        .into(),
     );
     assert_eq!(queue.unsupported_fields(), Vec::<String>::new());
 }

@@ -5,6 +5,7 @@
     reason = "all of this is test code, also what stands outside of test functions"
 )]
 
+mod ageing;
 mod build;
 mod cases;
 mod cost;

@@ -38,6 +38,7 @@ macro_rules! for_each_scenario {
             a_stopped_queue_admits_nothing
             a_strict_queue_waits_for_its_head
             admission_gates
+            ageing_has_a_cap
             an_evicted_job_is_head_again_at_once
             another_flavor_before_borrowing
             another_flavor_before_preemption
@@ -86,9 +87,11 @@ macro_rules! for_each_scenario {
             sidecars_and_init_containers
             strict_and_best_effort
             the_cohort_is_free_again_when_a_borrower_goes
+            the_head_of_a_strict_queue_is_passed_by_waiting
             the_latest_admitted_are_reclaimed_first
             the_smallest_set_of_victims
             victims_are_looked_for_in_every_flavor
+            waiting_makes_up_for_priority
             weight_zero_shares_last
             what_can_be_taken_back_is_lent
             what_cannot_be_taken_back_is_kept

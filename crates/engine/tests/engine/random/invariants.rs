@@ -10,6 +10,7 @@ use crate::twin::{At, Book, Cell, Forest, Needs, Twin};
 /// Checks a pass: the world before it, after it, and what it decided.
 pub(crate) fn hold(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestCaseError> {
     nobody_is_lost(before, after, pass)?;
+    nobody_is_passed_unduly(before, after)?;
     let forest = after.forest();
     limits_hold(&before.held(&forest), &after.held(&forest))?;
     nothing_that_fits_waits(after, &forest)
@@ -41,6 +42,42 @@ fn nobody_is_lost(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestCa
             other => return Err(TestCaseError::fail(format!("{other:?}"))),
         };
         prop_assert!(is_new && was, "{uid} twice, or not what it was");
+    }
+    Ok(())
+}
+
+/// By ageing alone a unit is passed only by one of a higher priority, and only when it has risen as far as it can. So whoever
+/// comes after it with less than its priority and all steps is behind it until then.
+fn nobody_is_passed_unduly(before: &Twin, after: &Twin) -> Result<(), TestCaseError> {
+    for spec in before.queues.values() {
+        let Some(ageing) = spec.extras.ageing else { continue };
+        let (then, now) = (
+            before.order_at(&spec.name, before.now),
+            before.order_at(&spec.name, after.now),
+        );
+        for (place, first) in then.iter().enumerate() {
+            let place_now = now.iter().position(|unit| unit.uid == first.uid).unwrap_or(0);
+            for second in &then[place + 1..] {
+                if now[place_now..].iter().any(|unit| unit.uid == second.uid) {
+                    continue;
+                }
+                let most = i64::from(ageing.max_steps).saturating_mul(ageing.ms_per_step);
+                prop_assert!(second.priority > first.priority, "{} passed {}", second.uid, first.uid);
+                prop_assert!(
+                    after.now - first.queued_at.0 >= most,
+                    "{} passed {}",
+                    second.uid,
+                    first.uid
+                );
+            }
+        }
+        for pair in now.windows(2) {
+            let has_all =
+                after.now - pair[1].queued_at.0 >= i64::from(ageing.max_steps).saturating_mul(ageing.ms_per_step);
+            let later = pair[0].queued_at.0 >= after.now;
+            let most = i64::from(pair[1].priority) + i64::from(ageing.max_steps);
+            prop_assert!(!has_all || !later || i64::from(pair[0].priority) >= most);
+        }
     }
     Ok(())
 }

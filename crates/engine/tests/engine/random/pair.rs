@@ -153,6 +153,9 @@ impl Pair {
                     |uid: &u128| !twin.waiting.contains_key(&Uid(*uid)) && !twin.charged.contains_key(&Uid(*uid));
                 let most = unit.uid.0 + MOST_IN_A_ROW;
                 unit.uid = Uid((unit.uid.0..most).find(is_free).unwrap_or(unit.uid.0));
+                if unit.uid.0 % 2 == 1 {
+                    unit.queued_at.0 += twin.now;
+                }
                 vec![Event::SetWaiting(unit)]
             }
             Step::Pass(later) => return self.pass(self.twin.now + later).map(drop),
@@ -296,11 +299,10 @@ fn same_standing(ours: Waiting, theirs: Stands) -> Result<(), TestCaseError> {
     prop_assert_eq!(&ours.queue, &theirs.queue);
     prop_assert_eq!(ours.position, theirs.position, "{}", ours.uid);
     let expected = match theirs.why {
-        Why::Is(expected) => expected,
+        Why::HeldBack(_) if ours.reason == WaitReason::PodsNotReady => return Ok(()),
+        Why::Is(expected) | Why::HeldBack(Some(expected)) => expected,
         // The twin has no reason of its own for it.
         Why::Claims(_) => return Ok(()),
-        Why::HeldBack(_) if ours.reason == WaitReason::PodsNotReady => return Ok(()),
-        Why::HeldBack(Some(expected)) => expected,
         Why::HeldBack(None) => {
             return Err(TestCaseError::fail(format!(
                 "{} could start: {}",

@@ -13,7 +13,8 @@ use crate::build::{flavor, local_queue, strings};
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Tell(Event),
-    /// A unit that nobody knows yet waits; its uid is the first free one from its own on, if one is.
+    /// A unit that nobody knows yet waits; its uid is the first free one from its own on, if one is. Those of odd uids were
+    /// queued now, the others long ago.
     Submit(UnitSpec),
     /// A pass, this many milliseconds later.
     Pass(i64),
@@ -262,6 +263,17 @@ fn a_cohort_name(scale: Scale) -> BoxedStrategy<Option<Name>> {
     prop::option::weighted(0.9, one).boxed()
 }
 
+/// Mostly within what a world lives to see, sometimes at the edge of what fits into 64 bits.
+fn ageing() -> BoxedStrategy<Option<Ageing>> {
+    let some = |(ms_per_step, max_steps)| Ageing { ms_per_step, max_steps };
+    prop_oneof![
+        20 => Just(None),
+        10 => (1_i64..30, 1_i32..5).prop_map(some).prop_map(Some),
+        1 => (prop_oneof![Just(1), Just(i64::MAX)], prop_oneof![Just(1), Just(i32::MAX)]).prop_map(some).prop_map(Some),
+    ]
+    .boxed()
+}
+
 /// A ClusterQueue of this name.
 fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
     let sharing = (
@@ -272,9 +284,9 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
         prop_oneof![5 => Just(0_i64), 1 => 1_i64..40],
     );
     let state = prop_oneof![if scale.shared { 80 } else { 10 } => Just(0), 1 => Just(1), 1 => Just(2)];
-    let state = (prop::bool::weighted(0.3), state);
+    let state = (prop::bool::weighted(0.3), state, ageing());
     (state, groups(scale), sharing)
-        .prop_map(move |((strict, state), groups, sharing)| {
+        .prop_map(move |((strict, state, ageing), groups, sharing)| {
             let plain = QueueSpec {
                 name: name.clone(),
                 strategy: if strict {
@@ -284,6 +296,10 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
                 },
                 groups,
                 inactive: (state > 0).then(stopped),
+                extras: Extras {
+                    ageing,
+                    ..Extras::default()
+                },
                 ..QueueSpec::default()
             };
             if !scale.shared {
@@ -298,7 +314,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
                 drain: state == 2,
                 extras: Extras {
                     min_run_ms,
-                    ..Extras::default()
+                    ..plain.extras
                 },
                 ..plain
             }

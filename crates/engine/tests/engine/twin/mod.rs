@@ -155,12 +155,21 @@ impl Twin {
 
     /// All units that wait in a queue, in order.
     pub(crate) fn order(&self, queue: &str) -> Vec<UnitSpec> {
+        self.order_at(queue, self.now)
+    }
+
+    /// The same as it will be if nothing happens until `now` but that time passes.
+    pub(crate) fn order_at(&self, queue: &str, now: i64) -> Vec<UnitSpec> {
         let leads_here = |unit: &&UnitSpec| {
             let local_queue = self.local_queues.get(&unit.local_queue);
             local_queue.is_some_and(|spec| *spec.queue == *queue)
         };
         let mut units: Vec<UnitSpec> = self.waiting.values().filter(leads_here).cloned().collect();
-        units.sort_by_key(turn);
+        let ageing = self.queues.get(queue).and_then(|spec| spec.extras.ageing);
+        units.sort_by_key(|unit| {
+            let (_, queued_at, uid) = turn(unit);
+            (-aged(unit, ageing, now), queued_at, uid)
+        });
         units
     }
 
@@ -237,7 +246,18 @@ fn is_only_further(known: &ChargedUnit, told: &ChargedUnit) -> bool {
         && holds(known) == holds(told)
 }
 
-/// Where a unit stands in queue order.
+/// The aged priority of a unit times the milliseconds that are worth one step, which makes it a whole number.
+pub(crate) fn aged(unit: &UnitSpec, ageing: Option<Ageing>, now: i64) -> i128 {
+    let priority = i128::from(unit.priority);
+    let Some(Ageing { ms_per_step, max_steps }) = ageing else {
+        return priority;
+    };
+    let (ms_per_step, max_steps) = (i128::from(ms_per_step), i128::from(max_steps));
+    let waited = i128::from(now) - i128::from(unit.queued_at.0);
+    priority * ms_per_step + waited.min(max_steps * ms_per_step)
+}
+
+/// Where a unit stands among those of other ClusterQueues.
 pub(crate) fn turn(unit: &UnitSpec) -> (i64, i64, u128) {
     (-i64::from(unit.priority), unit.queued_at.0, unit.uid.0)
 }

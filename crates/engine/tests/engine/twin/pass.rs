@@ -104,8 +104,33 @@ impl Twin {
             let min_run = self.queues.get(&unit.queue)?.extras.min_run_ms;
             (min_run > 0).then(|| Time(unit.reserved_at.0.saturating_add(min_run)))
         });
-        let all = back_offs.chain(deadlines).chain(min_runs);
+        let forest = self.forest();
+        let open = self.queues.values().filter(|spec| self.is_open(spec, &forest));
+        let strict = open.filter(|spec| spec.strategy == Strategy::StrictFifo);
+        let heads = strict.filter_map(|spec| self.head_change(&spec.name));
+        let all = back_offs.chain(deadlines).chain(min_runs).chain(heads);
         all.filter(|at| at.0 > self.now).min()
+    }
+
+    /// When another unit of a StrictFIFO queue is first by ageing alone: whoever was passed stays behind.
+    fn head_change(&self, queue: &str) -> Option<Time> {
+        let head = |now| {
+            let mut order = self.order_at(queue, now).into_iter();
+            order.find(|unit| self.may_be_considered(unit)).map(|unit| unit.uid)
+        };
+        let (mut same, mut other) = (self.now, i64::MAX);
+        if head(same) == head(other) {
+            return None;
+        }
+        while other - same > 1 {
+            let middle = same + (other - same) / 2;
+            if head(middle) == head(self.now) {
+                same = middle;
+            } else {
+                other = middle;
+            }
+        }
+        Some(Time(other))
     }
 
     fn cycle(&mut self, forest: &Forest, actions: &mut Vec<Action>) {
