@@ -43,6 +43,7 @@ impl Engine {
             actions: self.stop_overdue(now),
             ..Course::default()
         };
+        self.shrink(&mut course.actions);
         let mut open = self.begin_cycles();
         while !open.is_empty() && course.actions.len() < limit && !self.is_held_back() {
             self.counters.cycles += 1;
@@ -95,10 +96,8 @@ impl Engine {
     /// The next instant at which time alone changes a decision.
     fn next_instant(&self) -> Option<Time> {
         let first = |times: &BTreeSet<(Time, UnitId)>| times.first().map(|(at, _)| *at);
-        [first(&self.timers), first(&self.deadlines), first(&self.settling)]
-            .into_iter()
-            .flatten()
-            .min()
+        let first = [first(&self.timers), first(&self.deadlines), first(&self.settling)];
+        first.into_iter().flatten().chain(self.next_shrink()).min()
     }
 
     /// Evicts whom a policy or the time demands, in the order of their uids.

@@ -8,6 +8,7 @@
 mod build;
 mod cases;
 mod cost;
+mod extras;
 mod order;
 mod random;
 mod twin;

@@ -43,6 +43,7 @@ impl Twin {
         self.claims.clear();
         let forest = self.forest();
         let mut actions = self.demanded();
+        self.shrink(&forest, &mut actions);
         loop {
             let before = (actions.len(), self.claims.len());
             self.cycle(&forest, &mut actions);
@@ -75,7 +76,7 @@ impl Twin {
         over.min().map(|deadline| EvictionCause::Overdue(deadline.cause))
     }
 
-    fn evict(&mut self, uid: Uid, cause: EvictionCause) -> Action {
+    pub(super) fn evict(&mut self, uid: Uid, cause: EvictionCause) -> Action {
         let unit = self.charged.get_mut(&uid).unwrap();
         unit.phase = Phase::Evicting;
         self.stopping.insert(uid);
@@ -97,7 +98,11 @@ impl Twin {
             let min_run = self.queues.get(&unit.queue)?.extras.min_run_ms;
             (min_run > 0).then(|| Time(unit.reserved_at.0.saturating_add(min_run)))
         });
-        let all = back_offs.chain(deadlines).chain(min_runs);
+        let graces = self.over_since.iter().map(|((name, _), since)| {
+            let grace = self.queues[name].extras.shrink_after_ms.unwrap();
+            Time(since.saturating_add(grace))
+        });
+        let all = back_offs.chain(deadlines).chain(min_runs).chain(graces);
         all.filter(|at| at.0 > self.now).min()
     }
 
