@@ -34,10 +34,6 @@ impl ClusterQueue {
             (extras.ageing.is_some(), annotation!("ageing-interval")),
             (extras.backfill, annotation!("backfill")),
             (extras.fifo_per_pool, annotation!("fifo-per-pool")),
-            (
-                extras.shrink_to_quota_after.is_some(),
-                annotation!("shrink-to-quota-after"),
-            ),
         ])
     }
 }

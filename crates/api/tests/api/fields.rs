@@ -190,7 +190,6 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
         ("sluice.internal/ageing-interval", "10m"),
         ("sluice.internal/backfill", "true"),
         ("sluice.internal/fifo-per-pool", "true"),
-        ("sluice.internal/shrink-to-quota-after", "0s"),
     ] {
         let mut queue = cluster_queue(json!({ "queueingStrategy": "StrictFIFO" }));
         queue.metadata.annotations = Some([(annotation.to_owned(), value.to_owned())].into());
@@ -201,9 +200,13 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
     }
     let mut queue = cluster_queue(json!({}));
     queue.metadata.annotations = Some(
-        [("minimum-run-time", "1h"), ("backfill", "false")]
-            .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))
-            .into(),
+        [
+            ("minimum-run-time", "1h"),
+            ("shrink-to-quota-after", "0s"),
+            ("backfill", "false"),
+        ]
+        .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))
+        .into(),
     );
     assert_eq!(queue.unsupported_fields(), Vec::<String>::new());
 }
