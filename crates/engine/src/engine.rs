@@ -1,6 +1,6 @@
 //! The engine's state, and how events change it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashSet;
 
@@ -12,7 +12,7 @@ use crate::local_queue::{LocalQueueId, LocalQueues};
 use crate::memory::Memory;
 use crate::pass::Buffers;
 use crate::queue::{QueueId, Queues};
-use crate::quota::{Cells, FlavorId};
+use crate::quota::{CellId, Cells, FlavorId};
 use crate::report::{Changed, Counters, WaitKind};
 use crate::shapes::Shapes;
 use crate::spec::{ChargedUnit, Event, LocalQueueSpec, Phase, QueueSpec, Settings, UnitSpec};
@@ -40,6 +40,10 @@ pub struct Engine {
     pub(crate) deadlines: BTreeSet<(Time, UnitId)>,
     /// Admitted units that may not be evicted for others yet, by when they may.
     pub(crate) settling: BTreeSet<(Time, UnitId)>,
+    /// Queues that shrink to their quota.
+    pub(crate) shrinking: BTreeMap<Name, QueueId>,
+    /// Since when passes have found that a queue is to shrink in a cell.
+    pub(crate) over_since: BTreeMap<Name, BTreeMap<CellId, Time>>,
     /// Queues and LocalQueues that are drained.
     pub(crate) drained: (BTreeSet<QueueId>, BTreeSet<LocalQueueId>),
     pub(crate) memory: Memory,
@@ -218,6 +222,11 @@ impl Engine {
         }
         let before = (queue.spec.is_some(), queue.is_strict());
         let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.clone());
+        if spec.as_ref().is_some_and(|spec| spec.extras.shrink_after_ms.is_some()) {
+            self.shrinking.insert(queue.name.clone(), id);
+        } else {
+            self.shrinking.remove(&queue.name);
+        }
         queue.set_spec(spec, &mut self.cells);
         queue.resettle |= before != (queue.spec.is_some(), queue.is_strict());
         self.repace(id);
@@ -457,6 +466,7 @@ impl Engine {
         if !follows_up {
             self.outside_event();
         }
+        self.recheck_quota(queue);
         if held.phase != Phase::Evicting {
             self.memory.told_to_stop.remove(&unit.uid);
         }

@@ -95,6 +95,7 @@ mod report;
 mod search;
 mod sentences;
 mod shapes;
+mod shrink;
 mod spec;
 mod take;
 mod tree;

@@ -57,6 +57,7 @@ impl Engine {
             actions: self.stop_overdue(now),
             ..Course::default()
         };
+        self.shrink(&mut course.actions);
         let mut open = std::mem::take(&mut self.buffers.open);
         self.begin_cycles(&mut open);
         while !open.is_empty() && course.actions.len() < limit && !self.is_held_back() {
@@ -114,16 +115,10 @@ impl Engine {
     /// The next instant at which time alone changes a decision.
     fn next_instant(&self) -> Option<Time> {
         let first = |times: &BTreeSet<(Time, UnitId)>| times.first().map(|(at, _)| *at);
+        let first = [first(&self.timers), first(&self.deadlines), first(&self.settling)];
         let head_change = self.head_changes.first().map(|(at, _)| *at);
-        [
-            first(&self.timers),
-            first(&self.deadlines),
-            first(&self.settling),
-            head_change,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let others = [head_change, self.next_shrink()];
+        first.into_iter().chain(others).flatten().min()
     }
 
     /// Evicts whom a policy or the time demands, in the order of their uids.

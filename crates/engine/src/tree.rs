@@ -139,6 +139,8 @@ pub(crate) struct Tree {
     pub(crate) watches: Watches,
     /// ClusterQueues whose units had claims at the end of the last pass.
     pub(crate) standing: BTreeSet<QueueId>,
+    /// It was looked at for ClusterQueues that are to shrink, and nothing that could make one so has happened since.
+    pub(crate) checked: bool,
 }
 
 impl Tree {
@@ -217,6 +219,7 @@ impl Tree {
             nodes: nodes.collect(),
             watches: Watches::default(),
             standing: BTreeSet::new(),
+            checked: false,
         }
     }
 
@@ -294,6 +297,16 @@ impl Tree {
     /// The node and those above it, up to the root.
     pub(crate) fn path(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(Some(node), |node| self.nodes[node.index()].parent)
+    }
+
+    /// Whether a node uses more of a cell than its quota and limit allow.
+    pub(crate) fn is_over(&self, node: NodeId, slot: Slot) -> bool {
+        let state = self.state(node, slot);
+        let beyond = match self.nodes[node.index()].parent {
+            Some(_) => state.borrow,
+            None => Some(0),
+        };
+        beyond.is_some_and(|beyond| state.planned > state.subtree.saturating_add(beyond))
     }
 
     /// Adds to what a ClusterQueue uses, or takes away with a negative amount; what its parents see follows. Returns the

@@ -151,7 +151,7 @@ impl Index {
             EvictionCause::QuotaShrunk => Stopping::to_wait(
                 "QuotaShrunk",
                 format!(
-                    "ClusterQueue {} uses more than its quota, which was lowered",
+                    "ClusterQueue {} used more than its quota, which was lowered, for longer than its grace time",
                     eviction.queue
                 ),
             ),

@@ -33,10 +33,6 @@ impl ClusterQueue {
             ),
             (extras.backfill, annotation!("backfill")),
             (extras.fifo_per_pool, annotation!("fifo-per-pool")),
-            (
-                extras.shrink_to_quota_after.is_some(),
-                annotation!("shrink-to-quota-after"),
-            ),
         ])
     }
 }

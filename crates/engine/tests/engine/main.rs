@@ -9,6 +9,7 @@ mod ageing;
 mod build;
 mod cases;
 mod cost;
+mod extras;
 mod order;
 mod random;
 mod twin;

@@ -72,6 +72,7 @@ macro_rules! for_each_scenario {
             of_equal_candidates_no_more_than_needed_go
             own_quota_goes_before_borrowing
             own_quota_that_cannot_be_taken_back_is_not_lent
+            only_who_uses_too_much_shrinks
             partial_admission
             pods_can_have_a_quota
             pods_that_are_not_ready_in_time
@@ -93,6 +94,7 @@ macro_rules! for_each_scenario {
             victims_are_looked_for_in_every_flavor
             waiting_makes_up_for_priority
             weight_zero_shares_last
+            usage_above_a_lowered_quota_is_evicted_after_a_time
             what_can_be_taken_back_is_lent
             what_cannot_be_taken_back_is_kept
             zero_of_an_uncovered_resource

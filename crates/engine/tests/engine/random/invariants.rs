@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::{TestCaseError, prop_assert, prop_assert_eq};
 use sluice_engine::*;
 
-use crate::twin::{At, Book, Cell, Forest, Needs, Twin};
+use crate::twin::{At, Book, Cell, Forest, Needs, Twin, holds, is_to_shrink};
 
 /// Checks a pass: the world before it, after it, and what it decided.
 pub(crate) fn hold(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestCaseError> {
@@ -13,6 +13,7 @@ pub(crate) fn hold(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestC
     nobody_is_passed_unduly(before, after)?;
     let forest = after.forest();
     limits_hold(&before.held(&forest), &after.held(&forest))?;
+    what_shrinks_has_shrunk(after, &forest)?;
     nothing_that_fits_waits(after, &forest)
 }
 
@@ -99,6 +100,30 @@ fn limits_hold(before: &Book<'_>, after: &Book<'_>) -> Result<(), TestCaseError>
                 "{name}: {cell:?}: {now} of {most}, {then} before"
             );
         }
+    }
+    Ok(())
+}
+
+/// A ClusterQueue that was over for its grace time is so no longer, or has nobody left to evict there: said of the node
+/// that is over and of who uses too much under it, not of who is evicted.
+fn what_shrinks_has_shrunk(after: &Twin, forest: &Forest) -> Result<(), TestCaseError> {
+    let mut without_claims = after.clone();
+    without_claims.claims.clear();
+    let book = without_claims.planned(forest);
+    for ((name, cell), since) in &after.over_since {
+        let grace = after.queues[name].extras.shrink_after_ms.unwrap_or(i64::MAX);
+        let mut admitted = after.charged.values().filter(|unit| {
+            let holds = holds(unit).contains_key(cell);
+            unit.queue == *name && unit.phase == Phase::Admitted && holds
+        });
+        if after.now < since.saturating_add(grace) || admitted.next().is_none() {
+            continue;
+        }
+        let queue = forest.queue(name).unwrap();
+        prop_assert!(
+            !is_to_shrink(&book, queue, cell),
+            "{name} still uses too much of {cell:?}"
+        );
     }
     Ok(())
 }

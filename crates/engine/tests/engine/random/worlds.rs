@@ -282,6 +282,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
         fungibility(),
         a_weight(),
         prop_oneof![5 => Just(0_i64), 1 => 1_i64..40],
+        prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => (1_i64..40).prop_map(Some)],
     );
     let state = prop_oneof![if scale.shared { 80 } else { 10 } => Just(0), 1 => Just(1), 1 => Just(2)];
     let state = (prop::bool::weighted(0.3), state, ageing());
@@ -305,7 +306,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
             if !scale.shared {
                 return plain;
             }
-            let (cohort, preemption, fungibility, weight, min_run_ms) = sharing;
+            let (cohort, preemption, fungibility, weight, min_run_ms, shrink_after_ms) = sharing;
             QueueSpec {
                 cohort,
                 preemption,
@@ -314,6 +315,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
                 drain: state == 2,
                 extras: Extras {
                     min_run_ms,
+                    shrink_after_ms,
                     ..plain.extras
                 },
                 ..plain

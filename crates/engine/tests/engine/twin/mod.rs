@@ -4,6 +4,7 @@
 mod pass;
 mod reasons;
 mod search;
+mod shrink;
 mod tests;
 mod tree;
 mod victims;
@@ -14,6 +15,7 @@ use sluice_engine::*;
 
 pub(crate) use pass::{Claim, Claimed};
 pub(crate) use reasons::{Stands, Why};
+pub(crate) use shrink::is_to_shrink;
 pub(crate) use tree::{At, Book, Cell, Forest, Needs};
 
 /// The world as last told, and what the rules need to remember.
@@ -37,6 +39,8 @@ pub(crate) struct Twin {
     pub(crate) preemptors: BTreeMap<Uid, Option<search::Assignment>>,
     /// The claims of the pass that runs, or of the last one.
     pub(crate) claims: BTreeMap<Uid, Claim>,
+    /// Since which pass each found a ClusterQueue to be to shrink in a cell (section 8).
+    pub(crate) over_since: BTreeMap<(Name, Cell), i64>,
 }
 
 /// The last time that a unit was evicted to make room.

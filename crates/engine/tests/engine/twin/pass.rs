@@ -43,6 +43,7 @@ impl Twin {
         self.claims.clear();
         let forest = self.forest();
         let mut actions = self.demanded();
+        self.shrink(&forest, &mut actions);
         while !self.is_held_back() {
             let before = (actions.len(), self.claims.len());
             self.cycle(&forest, &mut actions);
@@ -82,7 +83,7 @@ impl Twin {
         over.min().map(|deadline| EvictionCause::Overdue(deadline.cause))
     }
 
-    fn evict(&mut self, uid: Uid, cause: EvictionCause) -> Action {
+    pub(super) fn evict(&mut self, uid: Uid, cause: EvictionCause) -> Action {
         let unit = self.charged.get_mut(&uid).unwrap();
         unit.phase = Phase::Evicting;
         self.stopping.insert(uid);
@@ -108,7 +109,11 @@ impl Twin {
         let open = self.queues.values().filter(|spec| self.is_open(spec, &forest));
         let strict = open.filter(|spec| spec.strategy == Strategy::StrictFifo);
         let heads = strict.filter_map(|spec| self.head_change(&spec.name));
-        let all = back_offs.chain(deadlines).chain(min_runs).chain(heads);
+        let graces = self.over_since.iter().map(|((name, _), since)| {
+            let grace = self.queues[name].extras.shrink_after_ms.unwrap();
+            Time(since.saturating_add(grace))
+        });
+        let all = back_offs.chain(deadlines).chain(min_runs).chain(heads).chain(graces);
         all.filter(|at| at.0 > self.now).min()
     }
 

@@ -1,0 +1,104 @@
+//! Named cases of the rules that Kueue does not have.
+
+use sluice_engine::*;
+
+use crate::build::*;
+
+fn cpu(quota: i64) -> Vec<ResourceGroup> {
+    vec![group(&["cpu"], &[("default", &[quota])])]
+}
+
+/// A queue that shrinks to its quota after this many milliseconds.
+fn shrinking(quota: i64, after_ms: i64) -> QueueSpec {
+    let extras = Extras {
+        shrink_after_ms: Some(after_ms),
+        ..Extras::default()
+    };
+    QueueSpec {
+        extras,
+        ..queue("q", cpu(quota))
+    }
+}
+
+/// One unit that runs: its uid, priority, when it was admitted and what it holds.
+fn running(uid: u128, priority: i32, reserved_at: i64, amount: i64) -> Event {
+    let charge = Charge {
+        flavor: "default".into(),
+        resource: "cpu".into(),
+        amount: Amount::new(amount),
+    };
+    Event::SetCharged(ChargedUnit {
+        uid: Uid(uid),
+        queue: "q".into(),
+        local_queue: key("main"),
+        priority,
+        queued_at: Time(0),
+        reserved_at: Time(reserved_at),
+        deadlines: vec![],
+        ends_at: None,
+        pods_ready: true,
+        charges: vec![charge],
+        phase: Phase::Admitted,
+    })
+}
+
+fn evicted(pass: Pass) -> Vec<u128> {
+    let evicted = |action| match action {
+        Action::Evict(Eviction {
+            uid,
+            cause: EvictionCause::QuotaShrunk,
+            ..
+        }) => uid.0,
+        other => panic!("not an eviction to shrink: {other:?}"),
+    };
+    pass.actions.into_iter().map(evicted).collect()
+}
+
+#[test]
+fn what_is_above_a_lowered_quota_is_evicted_after_the_grace_time_lowest_then_newest_and_no_more_than_needed() {
+    let mut bench = Bench::new(vec![shrinking(9, 100)]);
+    for event in [
+        running(1, 1, 9, 2),
+        running(2, 0, 5, 1),
+        running(3, 0, 6, 4),
+        running(4, -1, 0, 1),
+    ] {
+        bench.apply(event);
+    }
+    assert_eq!(bench.engine.pass(Time(10)), Pass::default());
+    bench.apply(Event::SetQueue(shrinking(4, 100)));
+    let pass = bench.engine.pass(Time(20));
+    assert_eq!((pass.actions.len(), pass.next), (0, Some(Time(120))));
+    assert_eq!(bench.engine.pass(Time(119)).actions, []);
+    // 4 goes first and turns out not to be needed once 3 is gone.
+    assert_eq!(evicted(bench.engine.pass(Time(120))), [3]);
+    assert_eq!(bench.engine.pass(Time(500)), Pass::default());
+}
+
+#[test]
+fn a_quota_that_is_back_in_time_evicts_nobody_and_the_grace_time_starts_anew() {
+    let mut bench = Bench::new(vec![shrinking(1, 100)]);
+    bench.apply(running(1, 0, 0, 2));
+    assert_eq!(bench.engine.pass(Time(0)).next, Some(Time(100)));
+    bench.apply(Event::SetQueue(shrinking(2, 100)));
+    assert_eq!(bench.engine.pass(Time(50)), Pass::default());
+    bench.apply(Event::SetQueue(shrinking(1, 100)));
+    assert_eq!(bench.engine.pass(Time(60)).next, Some(Time(160)));
+    assert_eq!(evicted(bench.engine.pass(Time(160))), [1]);
+}
+
+#[test]
+fn a_stopped_queue_does_not_shrink() {
+    let inactive = Some(Inactive {
+        reason: "Stopped".into(),
+        message: "stopped".into(),
+    });
+    let mut bench = Bench::new(vec![QueueSpec {
+        inactive,
+        ..shrinking(1, 0)
+    }]);
+    bench.apply(running(1, 0, 0, 2));
+    assert_eq!(bench.engine.pass(Time(0)), Pass::default());
+    bench.apply(Event::SetQueue(shrinking(1, 0)));
+    assert_eq!(evicted(bench.engine.pass(Time(0))), [1]);
+}
