@@ -75,6 +75,7 @@ struct Expected {
     timers: BTreeSet<(crate::Time, UnitId)>,
     shapes: BTreeMap<ShapeId, usize>,
     waiting: BTreeMap<LocalQueueId, (usize, usize)>,
+    local_order: BTreeMap<LocalQueueId, BTreeSet<Turn>>,
     of_queues: BTreeMap<QueueId, Books>,
     of_local_queues: BTreeMap<LocalQueueId, Books>,
     running: BTreeMap<QueueId, BTreeSet<Rank>>,
@@ -149,6 +150,7 @@ impl Engine {
             };
             let turn = waiting.turn(unit.uid, id);
             expected.order.entry(queue).or_default().insert(turn);
+            expected.local_order.entry(unit.local_queue).or_default().insert(turn);
             let aside = local_queue.is_blocked() || waiting.gate().is_some();
             match (aside, waiting.standing, waiting.not_before()) {
                 (true, Standing::Aside, _) => {}
@@ -286,6 +288,10 @@ impl Engine {
                 .count();
             if counts != (local_queue.waiting, local_queue.ready) || own != counts.0 {
                 return fault("waiting units are miscounted".to_owned());
+            }
+            let order = expected.local_order.get(&id).into_iter().flatten().copied();
+            if !local_queue.order.is_sound() || !local_queue.order.iter().eq(order) {
+                return fault("the order is not that of its units".to_owned());
             }
             let joined = local_queue.queue().is_none_or(|queue| {
                 self.queues

@@ -86,6 +86,7 @@ mod nominate;
 mod overview;
 mod parking;
 mod pass;
+mod positions;
 mod queue;
 mod quota;
 mod ranked;
@@ -113,6 +114,7 @@ pub use flavors::{
 pub use ids::{LocalQueueKey, Name, Time, Uid};
 pub use log::{Divergence, Step};
 pub use overview::{CohortReport, CohortUsage};
+pub use positions::Place;
 pub use report::{
     Action, Admission, Changed, Counters, Eviction, EvictionCause, Pass, PodSetAssignment, PreemptionReason,
     QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting,

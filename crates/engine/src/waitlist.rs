@@ -43,6 +43,7 @@ impl Engine {
             return;
         };
         queue.order.insert(turn);
+        local_queue.order.insert(turn);
         let standing = if local_queue.is_blocked() || waiting.gate().is_some() {
             Standing::Aside
         } else if let Some(until) = waiting.not_before() {
@@ -97,6 +98,7 @@ impl Engine {
             return;
         };
         queue.order.remove(&turn);
+        local_queue.order.remove(&turn);
         queue.preemptors.remove(&turn);
         match (standing, until) {
             (Standing::Ready, _) => {

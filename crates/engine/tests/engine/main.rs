@@ -9,5 +9,6 @@ mod build;
 mod cases;
 mod cost;
 mod order;
+mod positions;
 mod random;
 mod twin;
