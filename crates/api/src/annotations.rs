@@ -16,6 +16,8 @@ pub const CREATED_RUNNING: &str = "sluice.internal/created-running";
 pub const HOLD: &str = "sluice.internal/hold";
 /// On a managed Job: the scheduler took it out of queueing, and why, in one word; removing this annotation queues it again.
 pub const DEACTIVATED: &str = "sluice.internal/deactivated";
+/// On an answer of the visibility API: the role of the replica that gave it, `leader` or `follower`.
+pub const REPLICA_ROLE: &str = "sluice.internal/replica-role";
 
 /// On a ClusterQueue: `true` lets jobs pass a head that does not fit where that does not delay it, and no others.
 pub const BACKFILL: &str = "sluice.internal/backfill";

@@ -18,6 +18,7 @@ mod quantity_text;
 mod schema;
 pub mod term;
 pub mod v1beta2;
+pub mod visibility;
 
 pub use crds::crds;
 pub use quantity_text::QuantityText;

@@ -4,7 +4,6 @@ use std::cmp::{Ordering, Reverse};
 
 use crate::engine::Engine;
 use crate::ids::{Time, Uid};
-use crate::local_queue::LocalQueue;
 use crate::parking::ClassId;
 use crate::pass::Course;
 use crate::queue::{Queue, QueueId};
@@ -180,8 +179,12 @@ impl Engine {
             return;
         };
         let turn = waiting.turn(unit.uid, id);
-        let queue = self.local_queues.get(unit.local_queue).and_then(LocalQueue::queue);
-        if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue)) {
+        let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
+            return;
+        };
+        local_queue.order.let_age(self.aged_to);
+        local_queue.order.settle(turn);
+        if let Some(queue) = local_queue.queue().and_then(|queue| self.queues.get_mut(queue)) {
             queue.let_age(self.aged_to);
             queue.order.settle(turn);
             queue.parking.settle(turn);
@@ -222,6 +225,11 @@ impl Engine {
             let pace = Pace::new(ageing, self.aged_to);
             queue.order.repace(pace);
             queue.parking.repace(pace);
+            for local_queue in &queue.local_queues {
+                if let Some(local_queue) = self.local_queues.get_mut(*local_queue) {
+                    local_queue.order.repace(pace);
+                }
+            }
         }
         for turn in turns {
             self.note_rise(id, turn);

@@ -76,6 +76,7 @@ struct Expected {
     rising: BTreeSet<(crate::Time, UnitId)>,
     shapes: BTreeMap<ShapeId, usize>,
     waiting: BTreeMap<LocalQueueId, (usize, usize)>,
+    local_order: BTreeMap<LocalQueueId, BTreeSet<Turn>>,
     of_queues: BTreeMap<QueueId, Books>,
     of_local_queues: BTreeMap<LocalQueueId, Books>,
     running: BTreeMap<QueueId, BTreeSet<Rank>>,
@@ -155,6 +156,7 @@ impl Engine {
                 .and_then(|pace| pace.capped_at(turn))
                 .filter(|at| *at > self.aged_to);
             expected.rising.extend(capped.map(|at| (at, id)));
+            expected.local_order.entry(unit.local_queue).or_default().insert(turn);
             let aside = local_queue.is_blocked() || waiting.gate().is_some();
             match (aside, waiting.standing, waiting.not_before()) {
                 (true, Standing::Aside, _) => {}
@@ -297,6 +299,12 @@ impl Engine {
                 .count();
             if counts != (local_queue.waiting, local_queue.ready) || own != counts.0 {
                 return fault("waiting units are miscounted".to_owned());
+            }
+            let own = &local_queue.order;
+            let mut order: Vec<Turn> = expected.local_order.get(&id).into_iter().flatten().copied().collect();
+            order.sort_by_key(|turn| own.pace().seat(*turn, self.aged_to));
+            if !own.is_sound() || !own.iter(self.aged_to).eq(order) {
+                return fault("the order is not that of its units".to_owned());
             }
             let joined = local_queue.queue().is_none_or(|queue| {
                 self.queues

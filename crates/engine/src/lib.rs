@@ -88,6 +88,7 @@ mod order;
 mod overview;
 mod parking;
 mod pass;
+mod positions;
 mod queue;
 mod quota;
 mod ranked;
@@ -116,6 +117,7 @@ pub use flavors::{
 pub use ids::{LocalQueueKey, Name, Time, Uid};
 pub use log::{Divergence, Step};
 pub use overview::{CohortReport, CohortUsage};
+pub use positions::Place;
 pub use report::{
     Action, Admission, Binding, Changed, Counters, Eviction, EvictionCause, Pass, PodSetAssignment, PreemptionReason,
     QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting,

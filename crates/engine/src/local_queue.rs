@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, define_id};
 use crate::ids::LocalQueueKey;
+use crate::order::Order;
 use crate::queue::QueueId;
 use crate::quota::Books;
 use crate::spec::LocalQueueSpec;
@@ -25,6 +26,8 @@ pub(crate) struct LocalQueue {
     /// The first of the list of its waiting units (in no particular order).
     pub(crate) first_waiting: Option<UnitId>,
     pub(crate) waiting: usize,
+    /// Those of them that stand in the order of its ClusterQueue, in the same order.
+    pub(crate) order: Order,
     /// How many of those may be considered.
     pub(crate) ready: usize,
     /// What its units hold.
@@ -68,6 +71,7 @@ impl LocalQueues {
             spec: None,
             first_waiting: None,
             waiting: 0,
+            order: Order::default(),
             ready: 0,
             books: Books::default(),
             running: BTreeSet::new(),

@@ -78,6 +78,14 @@ impl Order {
         })
     }
 
+    /// The units in order at `now`, from the one on that `rank` units are ahead of. Costs O(log n) for the first where units
+    /// do not age, else O(rank).
+    pub(crate) fn iter_from(&self, rank: usize, now: Time) -> impl Iterator<Item = Turn> {
+        let aged = self.pace.is_on().then(|| self.iter(now).skip(rank));
+        let plain = (!self.pace.is_on()).then(|| self.settled.iter_from(rank));
+        aged.into_iter().flatten().chain(plain.into_iter().flatten())
+    }
+
     /// Whether every unit is where it belongs.
     pub(crate) fn is_sound(&self) -> bool {
         self.rising.is_sound()

@@ -145,6 +145,33 @@ impl<T: Copy + Ord> Ranked<T> {
         }
     }
 
+    /// The entries in order, from the one on that `rank` entries are smaller than.
+    pub(crate) fn iter_from(&self, rank: usize) -> Iter<'_, T> {
+        let mut pending = Vec::new();
+        let mut node = &self.root;
+        let mut left = rank;
+        loop {
+            match node {
+                Node::Leaf(turns) => {
+                    pending.push(Level::Turns(turns.get(left..).unwrap_or_default().iter()));
+                    return Iter { pending };
+                }
+                Node::Branch(children) => {
+                    let mut rest = children.iter();
+                    let Some(child) = rest.find(|child| {
+                        let here = left < child.count;
+                        left -= if here { 0 } else { child.count };
+                        here
+                    }) else {
+                        return Iter { pending };
+                    };
+                    pending.push(Level::Children(rest));
+                    node = &child.node;
+                }
+            }
+        }
+    }
+
     /// Whether the tree's own counts and bounds hold.
     pub(crate) fn is_sound(&self) -> bool {
         let mut last = None;
@@ -405,6 +432,9 @@ mod tests {
             }
             prop_assert!(tree.is_sound());
             prop_assert!(tree.iter().eq(plain.iter().copied()));
+            for rank in (0..plain.len() + 2).step_by(7) {
+                prop_assert!(tree.iter_from(rank).eq(plain.iter().skip(rank).copied()));
+            }
             for entry in plain {
                 prop_assert!(tree.remove(&entry));
             }

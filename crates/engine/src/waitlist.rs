@@ -44,6 +44,11 @@ impl Engine {
         };
         queue.let_age(self.aged_to);
         queue.order.insert(turn);
+        if local_queue.order.len() == 0 {
+            local_queue.order.repace(queue.order.pace());
+        }
+        local_queue.order.let_age(self.aged_to);
+        local_queue.order.insert(turn);
         let standing = if local_queue.is_blocked() || waiting.gate().is_some() {
             Standing::Aside
         } else if let Some(until) = waiting.not_before() {
@@ -101,6 +106,7 @@ impl Engine {
             return;
         };
         queue.order.remove(&turn);
+        local_queue.order.remove(&turn);
         queue.preemptors.remove(&turn);
         match (standing, until) {
             (Standing::Ready, _) => {

@@ -23,6 +23,7 @@ mod decide;
 mod lower;
 mod namespaces;
 mod objects;
+mod pending;
 mod quota;
 mod raise;
 mod readiness;
@@ -45,6 +46,7 @@ use sluice_jobs::view::JobView;
 pub use answer::{Answer, Happening, Notice};
 pub use decide::{Probe, Write, WriteKind};
 pub use namespaces::Ledger;
+pub use pending::{Pending, PendingRow};
 pub use report::{Changes, WaitingUnit};
 pub use status::WantedStatus;
 pub use tally::Tally;
@@ -85,6 +87,8 @@ pub struct Index {
     /// When pod lists are to be asked for.
     probes: BTreeSet<(Time, Uid)>,
     reign: Option<Reign>,
+    /// The newest resourceVersion of a Job seen so far.
+    newest: u64,
     notices: Vec<Notice>,
     /// Quota, or who shares it, changed since the last report: that can change the share of every member.
     quota_changed: bool,
@@ -120,6 +124,7 @@ impl Index {
             buried: VecDeque::new(),
             probes: BTreeSet::new(),
             reign: None,
+            newest: 0,
             notices: Vec::new(),
             quota_changed: false,
             log: None,
@@ -186,6 +191,7 @@ impl Index {
         };
         let uid = unit::uid_of(uid_text);
         let seen = version_of(job.metadata.resource_version.as_deref());
+        self.newest = self.newest.max(seen);
         let key = key_of(&job);
         if self
             .units

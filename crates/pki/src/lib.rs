@@ -3,6 +3,7 @@
 //! ```text
 //! PEM (certificate, key) -> ServingCertificate -> Resolver -> rustls
 //! Authority -> Issued (PEM) -> files, a Secret, a kubeconfig
+//! PEM (authorities) + a client's chain -> ClientAuthority -> the client's name
 //! ```
 //!
 //! [`Resolver`] hands rustls the certificate of the moment: a new one takes effect with the next handshake and
@@ -11,10 +12,12 @@
 //! This crate never reads a file, a clock or the network. It does draw randomness, for keys alone.
 
 mod authority;
+mod client;
 mod resolver;
 mod serving;
 
 pub use authority::{Authority, IssueError, Issued, Leaf, Usage};
+pub use client::{AuthorityError, ClientAuthority, ClientError};
 pub use resolver::Resolver;
 pub use serving::{ReadError, ServingCertificate};
 

@@ -6,6 +6,7 @@
 //!                       +-> lease  -> Leadership on a watch channel   -> whoever writes
 //!                       +-> events <- Notice from anywhere, never waiting
 //! metrics registry, readiness -> http (/healthz, /readyz, /metrics)
+//! files -> certificate -> the resolver of a TLS server
 //! signals -> shutdown
 //! ```
 //!
@@ -15,6 +16,8 @@
 //! Entry points: [`client::Clients`], [`watch::Watches`], [`lease::Candidate`], [`events::start`],
 //! [`http::serve`], [`configuration::load`], [`telemetry::init`], [`shutdown::on_signals`].
 
+pub mod aggregation;
+pub mod certificate;
 pub mod client;
 pub mod configuration;
 pub mod events;

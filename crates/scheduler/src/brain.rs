@@ -20,6 +20,7 @@ use crate::record::Recorder;
 use crate::reign::Order;
 use crate::reminders::Reminders;
 use crate::reporter::Reporter;
+use crate::visibility::Readers;
 use crate::writer::{self, Limits};
 
 /// Changes taken before the engine passes again.
@@ -73,6 +74,7 @@ pub(crate) struct Brain {
     dirty_local_queues: BTreeSet<LocalQueueKey>,
     recorder: Option<Recorder>,
     reminders: Reminders,
+    readers: Readers,
 }
 
 /// What a brain is made of.
@@ -86,6 +88,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) concurrency: usize,
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) readers: Readers,
 }
 
 impl Brain {
@@ -115,6 +118,7 @@ impl Brain {
             dirty_local_queues: BTreeSet::new(),
             recorder: parts.recorder,
             reminders: Reminders::default(),
+            readers: parts.readers,
         }
     }
 
@@ -142,6 +146,15 @@ impl Brain {
                     self.obey(order);
                 }
                 _ = report.tick() => self.report(),
+                // Before the rest, or a flood of changes would leave readers no turn. They get a tenth of the time.
+                Some(asked) = self.readers.next() => {
+                    // What the watches have delivered by now belongs to the answer.
+                    for _ in 0..inputs.len() {
+                        let Ok(input) = inputs.try_recv() else { break };
+                        input.apply(&mut self.index, now());
+                    }
+                    self.readers.answer(asked, &self.index, self.hold.is_some());
+                }
                 Some(first) = self.answers.recv() => self.take(first),
                 count = inputs.recv_many(&mut batch, BATCH) => if count == 0 { break },
                 () = wake => {}

@@ -7,9 +7,15 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use sluice_api::configuration::Configuration;
+use sluice_runtime::certificate::CertificateFiles;
 use sluice_runtime::configuration;
 use sluice_runtime::lease::LeaseName;
 use sluice_runtime::telemetry::LogFormat;
+
+use crate::visibility::VisibilityConfig;
+
+/// How often the certificate's files are looked at.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Queues batch Jobs and admits them when quota allows.
 #[derive(Debug, Parser)]
@@ -30,6 +36,21 @@ pub struct Flags {
     /// Where /healthz, /readyz and /metrics are served, in plain HTTP.
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_bind_address: SocketAddr,
+    /// Whether the visibility API (visibility.kueue.x-k8s.io) is served.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    visibility: bool,
+    /// Where the visibility API is served, over TLS, for the API server's front proxy.
+    #[arg(long, default_value = "0.0.0.0:8082")]
+    visibility_bind_address: SocketAddr,
+    /// Name of the Service that leads there, in --namespace.
+    #[arg(long, value_name = "NAME", default_value = "sluice-visibility")]
+    visibility_service: String,
+    /// Certificate chain for that, PEM; without one the process makes its own, which nobody can check.
+    #[arg(long, value_name = "FILE", requires = "visibility_tls_private_key_file")]
+    visibility_tls_cert_file: Option<PathBuf>,
+    /// Private key for that, PEM.
+    #[arg(long, value_name = "FILE", requires = "visibility_tls_cert_file")]
+    visibility_tls_private_key_file: Option<PathBuf>,
     /// The Lease that makes one replica of the cluster the leader.
     #[arg(long, default_value = "sluice-scheduler")]
     lease_name: String,
@@ -73,6 +94,8 @@ pub struct Config {
     pub(crate) configuration: Configuration,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) health_bind_address: SocketAddr,
+    /// None: it is not served.
+    pub(crate) visibility: Option<VisibilityConfig>,
     pub(crate) lease_name: String,
     pub(crate) lease_namespace: String,
     pub(crate) lease_duration: Duration,
@@ -115,7 +138,21 @@ impl TryFrom<Flags> for Config {
             !flags.lease_retry_period.is_zero(),
             "--lease-retry-period must be more than zero"
         );
+        let certificate = flags
+            .visibility_tls_cert_file
+            .zip(flags.visibility_tls_private_key_file)
+            .map(|(certificate, key)| CertificateFiles {
+                certificate,
+                key,
+                interval: CERTIFICATE_INTERVAL,
+            });
+        let visibility = flags.visibility.then(|| VisibilityConfig {
+            address: flags.visibility_bind_address,
+            certificate,
+            service: format!("{}.{}.svc", flags.visibility_service, flags.namespace),
+        });
         Ok(Self {
+            visibility,
             configuration: configuration::load(flags.config.as_deref())?,
             namespace: flags.namespace,
             pod_name: flags.identity,
@@ -177,6 +214,16 @@ mod tests {
         assert!(error.contains("--lease-renew-deadline"), "{error}");
         assert!(config(&["--lease-duration=fast"]).is_err());
         assert!(config(&["--lease-retry-period=-1s"]).is_err());
+    }
+
+    #[test]
+    fn the_visibility_api_is_served_where_kueue_serves_it_unless_it_is_turned_off() {
+        let served = config(&[]).unwrap().visibility.unwrap();
+        assert_eq!(served.address.port(), 8082);
+        assert_eq!(served.service, "sluice-visibility.sluice-system.svc");
+        assert!(served.certificate.is_none());
+        assert!(config(&["--visibility=false"]).unwrap().visibility.is_none());
+        assert!(config(&["--visibility-tls-cert-file=tls.crt"]).is_err());
     }
 
     #[test]

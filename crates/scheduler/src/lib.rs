@@ -5,6 +5,7 @@
 //! lease   (reign) --/       |                                |
 //!                           |                                '--> answers, back to the brain
 //!                           '--> reporter: statuses, events, ledger
+//! readers (visibility) --- questions to the brain, answers in JSON
 //! ```
 //!
 //! Invariants:
@@ -24,6 +25,7 @@ mod reign;
 mod reminders;
 mod reporter;
 mod term;
+mod visibility;
 mod writer;
 
 use anyhow::{Context, Result};
@@ -44,6 +46,7 @@ use input::Input;
 use record::Recorder;
 use reign::Throne;
 use reporter::Reporter;
+use visibility::Readers;
 use writer::Limits;
 
 /// Changes on their way from the watches to the brain.
@@ -98,9 +101,18 @@ pub async fn run(config: Config) -> Result<()> {
         shutdown.clone(),
     );
     let (reporter, clerk) = Reporter::new(reports, &config.namespace, timeout, publisher);
+    let (visibility, readers) = match config.visibility.clone() {
+        Some(wanted) => {
+            let (server, readers) = visibility::serve(wanted, clients.write(timeout)?, &watches, shutdown.clone())?;
+            tracing::info!(address = %server.address, "serving the visibility API");
+            (Some(server), readers)
+        }
+        None => (None, Readers::none()),
+    };
     let recorder = config.record_events.as_deref().map(Recorder::create).transpose()?;
     let brain = Brain::new(Parts {
         recorder,
+        readers,
         own_namespace: config.namespace.clone(),
         configuration: config.configuration.clone(),
         metrics,
@@ -143,6 +155,9 @@ pub async fn run(config: Config) -> Result<()> {
     throne.await?;
     clerk.await?;
     publishing.await?;
+    if let Some(visibility) = visibility {
+        visibility.finished().await?;
+    }
     if settled {
         // Nothing writes any more: the next leader need not wait for this lease to expire.
         candidate.release().await;

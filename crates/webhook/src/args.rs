@@ -9,10 +9,10 @@ use clap::Parser;
 use sluice_admission::Settings;
 use sluice_api::configuration::Configuration;
 use sluice_api::duration::parse_duration;
+use sluice_runtime::certificate::CertificateFiles;
 use sluice_runtime::configuration::{self, LoadError};
 use sluice_runtime::telemetry::LogFormat;
 
-use crate::certificate::CertificateFiles;
 use crate::server::Limits;
 
 /// The admission webhook of Sluice.
@@ -75,6 +75,11 @@ pub struct Args {
     #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "DURATION")]
     pub drain_delay: Duration,
 
+    /// After so long without a scheduler that serves it, the visibility API is taken out of the API server's way, so that
+    /// namespaces can be deleted; without this flag never
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    pub park_visibility_after: Option<Duration>,
+
     /// Log format: text or json
     #[arg(long, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -104,6 +109,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long calls are still taken after the end was asked for.
     pub drain_delay: Duration,
+    /// After how long without a server the visibility API is parked; never if none.
+    pub park_visibility_after: Option<Duration>,
 }
 
 impl Args {
@@ -135,6 +142,7 @@ impl Args {
                 ..Limits::default()
             },
             drain_delay: self.drain_delay,
+            park_visibility_after: self.park_visibility_after,
         })
     }
 }
@@ -172,6 +180,7 @@ mod tests {
         assert_eq!(config.settings.break_glass_groups, ["admins".to_owned()].into());
         assert_eq!(config.drain_delay, Duration::from_millis(250));
         assert_eq!(config.limits.request_timeout, Duration::from_millis(1500));
+        assert_eq!(config.park_visibility_after, None);
     }
 
     #[test]

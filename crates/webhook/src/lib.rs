@@ -15,7 +15,6 @@
 
 mod args;
 mod cache;
-mod certificate;
 mod metrics;
 mod review;
 mod server;
@@ -27,7 +26,10 @@ use anyhow::Context;
 use cache::Taken;
 use prometheus::Registry;
 use sluice_admission::World;
+use sluice_api::visibility::Version;
 use sluice_pki::Resolver;
+use sluice_runtime::aggregation::{self, Attendant};
+use sluice_runtime::certificate::{CertificateFiles, Look, check as check_certificate, keep_loaded};
 use sluice_runtime::client::{self, Clients};
 use sluice_runtime::http::{self, Checks, Ops};
 use sluice_runtime::metrics::register_process;
@@ -36,7 +38,6 @@ use sluice_runtime::watch::Watches;
 
 pub use args::{Args, Config};
 pub use cache::SharedWorld;
-pub use certificate::{CertificateFiles, check as check_certificate, keep_loaded};
 pub use metrics::Metrics;
 pub use review::{MUTATE_JOB, VALIDATE_CLUSTER_QUEUE, VALIDATE_COHORT, VALIDATE_JOB};
 pub use server::{Limits, ServeError, Server};
@@ -46,6 +47,8 @@ const USER_AGENT: &str = concat!("sluice-webhook/", env!("CARGO_PKG_VERSION"));
 const START_POLL: Duration = Duration::from_millis(20);
 /// Reviews in work at the end get this long; none takes longer than the request timeout.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+/// Longest that a write to an APIService may take.
+const PARK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown`, then drains.
 ///
@@ -61,7 +64,11 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     register_process(&registry)?;
     let metrics = Metrics::register(&registry)?;
     let resolver = Arc::new(Resolver::new());
-    let certificate = tokio::spawn(keep_loaded(config.certificate, Arc::clone(&resolver), metrics.clone()));
+    let certificate = tokio::spawn(keep_certificate(
+        config.certificate,
+        Arc::clone(&resolver),
+        metrics.clone(),
+    ));
 
     // Watches, probes and metrics go on while the server drains.
     let (end, ended) = shutdown::channel();
@@ -69,6 +76,11 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     let watches = Watches::new(clients.watch()?, &registry, ended.clone())?;
     let world = SharedWorld::new(World::new(config.settings));
     let (taken, cache) = cache::follow(&watches, world.clone());
+    if let Some(after) = config.park_visibility_after {
+        let names = Version::ALL.map(Version::api_service);
+        let client = clients.write(PARK_TIMEOUT)?;
+        aggregation::attend(&watches, client, &names, Attendant::Warden { after }, ended.clone());
+    }
 
     let listening: Arc<OnceLock<Check>> = Arc::default();
     let ready = readiness(&taken, &resolver, &listening);
@@ -99,6 +111,15 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     cache.abort();
     probes.finished().await?;
     result
+}
+
+/// Keeps `resolver` at what the files say, for ever.
+pub async fn keep_certificate(files: CertificateFiles, resolver: Arc<Resolver>, metrics: Metrics) {
+    let tell = move |look| match look {
+        Look::New { expires } => metrics.set_certificate_expiry(expires),
+        Look::Failed => metrics.count_reload_failure(),
+    };
+    keep_loaded(files, resolver, tell).await;
 }
 
 type Check = Box<dyn Fn() -> Result<String, String> + Send + Sync>;

@@ -11,5 +11,6 @@ mod cases;
 mod cost;
 mod extras;
 mod order;
+mod positions;
 mod random;
 mod twin;

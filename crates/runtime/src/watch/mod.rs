@@ -246,6 +246,15 @@ impl Watches {
         })
     }
 
+    /// Watches of the same process whose completeness nobody else waits for.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self {
+            synced: Synced::default(),
+            ..self.clone()
+        }
+    }
+
     /// Which kinds are complete.
     pub fn synced(&self) -> Synced {
         self.synced.clone()

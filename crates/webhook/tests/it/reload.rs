@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use sluice_webhook::{Limits, MUTATE_JOB, check_certificate, keep_loaded};
+use sluice_runtime::certificate::check as check_certificate;
+use sluice_webhook::{Limits, MUTATE_JOB, keep_certificate};
 
 use crate::support::{Client, Fixture, Mount, authority, eventually, issue, new_job, serving, still_answers};
 
@@ -17,7 +18,7 @@ async fn certificates_change_under_load_and_no_call_fails() {
     let second = authority();
     let first = issue(&fixture.authority);
     let mut mount = Mount::new(&first);
-    let watch = tokio::spawn(keep_loaded(
+    let watch = tokio::spawn(keep_certificate(
         mount.files(),
         Arc::clone(&fixture.resolver),
         fixture.metrics.clone(),
@@ -68,7 +69,7 @@ async fn files_that_cannot_be_used_leave_the_old_certificate_in_place() {
     let fixture = Fixture::start(Limits::default());
     let first = issue(&fixture.authority);
     let mut mount = Mount::new(&first);
-    let watch = tokio::spawn(keep_loaded(
+    let watch = tokio::spawn(keep_certificate(
         mount.files(),
         Arc::clone(&fixture.resolver),
         fixture.metrics.clone(),

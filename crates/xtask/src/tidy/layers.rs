@@ -58,7 +58,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "sluice-runtime",
         pure: false,
-        uses: &["sluice-index"],
+        uses: &["sluice-index", "sluice-pki"],
     },
     Layer {
         name: "sluice-webhook",

@@ -119,6 +119,7 @@ impl Pair {
             prop_assert_eq!(report.active.is_ok(), self.twin.is_open(spec, &forest), "{}", name);
             prop_assert_eq!(report.pending_active + report.pending_inadmissible, order.len());
             prop_assert!(engine.pending(name).eq(order.iter().map(|unit| unit.uid)));
+            same_places(engine, name, &order)?;
             let charged: Vec<_> = self.twin.charged.values().filter(|unit| unit.queue == *name).collect();
             same_holders(&report, &charged)?;
         }
@@ -384,4 +385,34 @@ fn describe(twin: &Twin) -> String {
     }));
     lines.insert(0, String::new());
     lines.join("\n")
+}
+
+/// Every part of a queue's order is that of the whole, and says where each unit stands in its LocalQueue.
+fn same_places(engine: &Engine, queue: &str, order: &[UnitSpec]) -> Result<(), TestCaseError> {
+    let mut whole: Vec<Place> = Vec::new();
+    for (in_queue, unit) in order.iter().enumerate() {
+        let ahead = whole.iter().filter(|place| place.local_queue == unit.local_queue);
+        let in_local_queue = ahead.count();
+        whole.push(Place {
+            uid: unit.uid,
+            priority: unit.priority,
+            local_queue: unit.local_queue.clone(),
+            in_queue,
+            in_local_queue,
+        });
+    }
+    for offset in [0, 1, whole.len() / 2, whole.len() + 1] {
+        let part: Vec<Place> = whole.iter().skip(offset).take(3).cloned().collect();
+        prop_assert_eq!(engine.places(queue, offset, 3), Some(part), "{} from {}", queue, offset);
+    }
+    for key in engine.local_queues() {
+        if let Some(first) = whole.iter().find(|place| place.local_queue == *key) {
+            let own = whole
+                .iter()
+                .filter(|place| place.local_queue == first.local_queue)
+                .cloned();
+            prop_assert_eq!(engine.local_places(key, 0, usize::MAX), Some(own.collect()), "{}", key);
+        }
+    }
+    Ok(())
 }

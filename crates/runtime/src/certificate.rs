@@ -10,8 +10,6 @@ use std::time::{Duration, SystemTime};
 use sluice_pki::{ReadError, Resolver, ServingCertificate};
 use tokio::time::MissedTickBehavior;
 
-use crate::metrics::Metrics;
-
 /// Where the certificate is.
 #[derive(Debug, Clone)]
 pub struct CertificateFiles {
@@ -33,11 +31,23 @@ enum LoadError {
 
 type Bytes = (Vec<u8>, Vec<u8>);
 
-/// Keeps `resolver` at what the files say, for ever.
+/// What a look at the files found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// A new certificate, which is served from now on; when it expires.
+    New {
+        /// Seconds since the Unix epoch.
+        expires: u64,
+    },
+    /// Nothing usable.
+    Failed,
+}
+
+/// Keeps `resolver` at what the files say, for ever, and tells of each look that found something new or nothing usable.
 ///
 /// Files that are missing, half written or do not belong together change nothing: what is served stays, and they are
 /// looked at again.
-pub async fn keep_loaded(files: CertificateFiles, resolver: Arc<Resolver>, metrics: Metrics) {
+pub async fn keep_loaded(files: CertificateFiles, resolver: Arc<Resolver>, tell: impl Fn(Look) + Send) {
     let mut ticks = tokio::time::interval(files.interval.max(Duration::from_millis(10)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut seen: Option<Bytes> = None;
@@ -53,13 +63,15 @@ pub async fn keep_loaded(files: CertificateFiles, resolver: Arc<Resolver>, metri
                     expires = unix_seconds(certificate.not_after()),
                     "serving a new certificate"
                 );
-                metrics.set_certificate_expiry(unix_seconds(certificate.not_after()));
+                tell(Look::New {
+                    expires: unix_seconds(certificate.not_after()),
+                });
                 resolver.replace(certificate);
                 seen = Some(bytes);
                 complaint.clear();
             }
             Err(error) => {
-                metrics.count_reload_failure();
+                tell(Look::Failed);
                 // Once an error, not once a tick: between two halves of a swap it lasts one tick.
                 let text = chain(&error);
                 if text != complaint {
@@ -76,6 +88,10 @@ pub async fn keep_loaded(files: CertificateFiles, resolver: Arc<Resolver>, metri
 }
 
 /// For readiness: whether a certificate is served that clients accept now.
+///
+/// # Errors
+///
+/// What is missing.
 pub fn check(resolver: &Resolver, now: SystemTime) -> Result<String, String> {
     let certificate = resolver.current().ok_or("no certificate is loaded yet")?;
     if now < certificate.not_before() {
