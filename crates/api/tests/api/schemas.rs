@@ -1,10 +1,13 @@
 //! The CRDs: names, versions, columns, and schemas in the form that the API server takes.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-fn crds() -> Vec<CustomResourceDefinition> {
-    sluice_api::crds().unwrap()
+fn crds() -> &'static [CustomResourceDefinition] {
+    static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| sluice_api::crds().unwrap());
+    &CRDS
 }
 
 fn schema(crd: &CustomResourceDefinition) -> Value {
@@ -26,7 +29,7 @@ fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
 
 fn walk_all(mut visit: impl FnMut(&str, &Value)) {
     for crd in crds() {
-        walk(&crd.spec.names.kind, &schema(&crd), &mut visit);
+        walk(&crd.spec.names.kind, &schema(crd), &mut visit);
     }
 }
 
@@ -48,12 +51,18 @@ fn kinds_have_the_names_that_users_of_kueue_type() {
     assert_eq!(
         found,
         [
+            "admissionchecks.kueue.x-k8s.io AdmissionCheck Cluster [ac] status=true",
             "clusterqueues.kueue.x-k8s.io ClusterQueue Cluster [cq] status=true",
             "cohorts.kueue.x-k8s.io Cohort Cluster [co] status=true",
             "localqueues.kueue.x-k8s.io LocalQueue Namespaced [queue queues lq] status=true",
+            "multikueueclusters.kueue.x-k8s.io MultiKueueCluster Cluster [mkc] status=true",
+            "multikueueconfigs.kueue.x-k8s.io MultiKueueConfig Cluster [mkconf] status=false",
+            "provisioningrequestconfigs.kueue.x-k8s.io ProvisioningRequestConfig Cluster [prc] status=false",
             "resourceflavors.kueue.x-k8s.io ResourceFlavor Cluster [flavor flavors rf] status=false",
             "terms.sluice.internal Term Cluster [] status=false",
+            "topologies.kueue.x-k8s.io Topology Cluster [topo] status=false",
             "workloadpriorityclasses.kueue.x-k8s.io WorkloadPriorityClass Cluster [wpc] status=false",
+            "workloads.kueue.x-k8s.io Workload Namespaced [kwl kueueworkload kueueworkloads] status=true",
         ]
     );
 }
@@ -77,7 +86,7 @@ fn one_version_is_served_and_stored() {
 #[test]
 fn columns_are_those_of_kueue() {
     let columns = |plural: &str| {
-        let crd = crds().into_iter().find(|crd| crd.spec.names.plural == plural).unwrap();
+        let crd = crds().iter().find(|crd| crd.spec.names.plural == plural).unwrap();
         let columns = crd.spec.versions[0]
             .additional_printer_columns
             .clone()
@@ -101,8 +110,34 @@ fn columns_are_those_of_kueue() {
         ["ClusterQueue", "Pending Workloads", "Admitted Workloads"]
     );
     assert_eq!(columns("workloadpriorityclasses"), ["Value"]);
-    assert!(columns("resourceflavors").is_empty());
-    assert!(columns("cohorts").is_empty());
+    assert_eq!(columns("multikueueclusters"), ["Connected", "Age"]);
+    assert_eq!(
+        columns("workloads"),
+        ["Queue", "Reserved in", "Admitted", "Finished", "Age"]
+    );
+    for plain in [
+        "admissionchecks",
+        "cohorts",
+        "multikueueconfigs",
+        "provisioningrequestconfigs",
+        "resourceflavors",
+        "topologies",
+    ] {
+        assert!(columns(plain).is_empty(), "{plain}");
+    }
+}
+
+#[test]
+fn workloads_can_be_selected_by_their_cluster_queue() {
+    let crd = crds()
+        .into_iter()
+        .find(|crd| crd.spec.names.kind == "Workload")
+        .unwrap();
+    for version in &crd.spec.versions {
+        let fields = version.selectable_fields.clone().unwrap_or_default();
+        let paths: Vec<_> = fields.iter().map(|field| field.json_path.as_str()).collect();
+        assert_eq!(paths, [".status.admission.clusterQueue"]);
+    }
 }
 
 #[test]
@@ -140,6 +175,10 @@ fn every_field_has_one_type_or_is_an_integer_or_string() {
 #[test]
 fn every_field_is_described_in_whole_sentences_on_one_line() {
     walk_all(|path, schema| {
+        // What the fields of a pod are is said by `kubectl explain pod`.
+        if path.contains(".template.") {
+            return;
+        }
         let leaf = path.ends_with("[*]") || path.ends_with("{*}") || path.ends_with(".metadata");
         let text = schema["description"].as_str().unwrap_or_default();
         assert!(leaf || text.ends_with('.'), "{path}: {text:?}");
@@ -151,7 +190,7 @@ fn every_field_is_described_in_whole_sentences_on_one_line() {
 }
 
 #[test]
-fn every_list_says_how_it_merges_and_map_keys_are_required() {
+fn every_list_says_how_it_merges_and_map_keys_are_always_there() {
     walk_all(|path, schema| {
         if schema["type"] != "array" {
             return;
@@ -159,8 +198,10 @@ fn every_list_says_how_it_merges_and_map_keys_are_required() {
         let kind = schema["x-kubernetes-list-type"].as_str();
         assert!(matches!(kind, Some("atomic" | "set" | "map")), "{path}: {kind:?}");
         for key in schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten() {
-            let required = schema["items"]["required"].as_array().unwrap();
-            assert!(required.contains(key), "{path}: {key}");
+            let required = schema["items"]["required"].as_array();
+            let filled_in = &schema["items"]["properties"][key.as_str().unwrap()]["default"];
+            let there = required.is_some_and(|required| required.contains(key)) || filled_in.is_string();
+            assert!(there, "{path}: {key}");
         }
     });
 }
@@ -168,10 +209,13 @@ fn every_list_says_how_it_merges_and_map_keys_are_required() {
 #[test]
 fn a_spec_may_be_absent_where_nothing_in_it_is_required() {
     for crd in crds() {
-        let required = schema(&crd)["required"].clone();
+        let required = schema(crd)["required"].clone();
         let expected = match crd.spec.names.kind.as_str() {
             "Term" => serde_json::json!(["spec"]),
             "WorkloadPriorityClass" => serde_json::json!(["value"]),
+            "AdmissionCheck" | "MultiKueueCluster" | "MultiKueueConfig" | "ProvisioningRequestConfig" | "Topology" => {
+                serde_json::json!(["spec"])
+            }
             _ => Value::Null,
         };
         assert_eq!(required, expected, "{}", crd.spec.names.kind);
@@ -179,9 +223,9 @@ fn a_spec_may_be_absent_where_nothing_in_it_is_required() {
 }
 
 #[test]
-fn nothing_observed_has_a_default() {
+fn nothing_observed_has_a_default_but_a_key() {
     walk_all(|path, schema| {
-        if path.contains(".status") {
+        if path.contains(".status") && path != "Workload.status.admission.podSetAssignments[*].name" {
             assert!(schema.get("default").is_none(), "{path}");
         }
     });
