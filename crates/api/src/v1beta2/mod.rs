@@ -51,7 +51,6 @@ pub use quota::{FlavorQuotas, FlavorUsage, ResourceGroup, ResourceQuota, Resourc
 pub use resource_flavor::{ResourceFlavor, ResourceFlavorSpec};
 pub use topology::{Topology, TopologyLevel, TopologySpec};
 pub use validation::{Problem, Violation};
-pub(crate) use workload::root_rules as workload_rules;
 pub use workload::{
     Admission, AdmissionCheckState, CheckState, DEFAULT_POD_SET, DelayedTopologyRequest, Eviction, GatePosition,
     IndividualValues, PodCounts, PodSet, PodSetAssignment, PodSetRequest, PodSetSliceConstraint, PodSetTopologyRequest,
@@ -59,6 +58,7 @@ pub use workload::{
     ReclaimablePod, RequeueState, SchedulingStats, TopologyAssignment, TopologyAssignmentSlice, TopologyDomain, Uneven,
     UnhealthyNode, Values, Workload, WorkloadSpec, WorkloadStatus,
 };
+pub(crate) use workload::{old_root_rules as old_workload_rules, root_rules as workload_rules};
 pub use workload_priority_class::{WorkloadPriorityClass, WorkloadPriorityClassSpec};
 
 /// The version that the types of this module describe.

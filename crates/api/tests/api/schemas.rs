@@ -1,17 +1,16 @@
 //! The CRDs: names, versions, columns, and schemas in the form that the API server takes.
 
-use std::sync::LazyLock;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-fn crds() -> &'static [CustomResourceDefinition] {
-    static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| sluice_api::crds().unwrap());
-    &CRDS
-}
+use crate::arbitrary::crds;
 
 fn schema(crd: &CustomResourceDefinition) -> Value {
-    serde_json::to_value(&crd.spec.versions[0].schema).unwrap()["openAPIV3Schema"].clone()
+    schema_of(crd, 0)
+}
+
+fn schema_of(crd: &CustomResourceDefinition, version: usize) -> Value {
+    serde_json::to_value(&crd.spec.versions[version].schema).unwrap()["openAPIV3Schema"].clone()
 }
 
 /// Calls `visit` on a schema and all schemas below it, with their paths.
@@ -29,7 +28,9 @@ fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
 
 fn walk_all(mut visit: impl FnMut(&str, &Value)) {
     for crd in crds() {
-        walk(&crd.spec.names.kind, &schema(crd), &mut visit);
+        for version in 0..crd.spec.versions.len() {
+            walk(&crd.spec.names.kind, &schema_of(crd, version), &mut visit);
+        }
     }
 }
 
@@ -68,18 +69,119 @@ fn kinds_have_the_names_that_users_of_kueue_type() {
 }
 
 #[test]
-fn one_version_is_served_and_stored() {
+fn both_versions_are_served_and_the_newer_one_is_stored() {
     for crd in crds() {
-        let [version] = crd.spec.versions.as_slice() else {
-            panic!("one version")
+        let versions: Vec<_> = crd
+            .spec
+            .versions
+            .iter()
+            .map(|v| (v.name.as_str(), v.served, v.storage, v.deprecated == Some(true)))
+            .collect();
+        let expected = match crd.spec.names.kind.as_str() {
+            "Term" => vec![("v1alpha1", true, true, false)],
+            "MultiKueueConfig" => vec![("v1beta2", true, true, false), ("v1beta1", true, false, false)],
+            _ => vec![("v1beta2", true, true, false), ("v1beta1", true, false, true)],
         };
-        assert!(version.served && version.storage);
-        let expected = if crd.spec.group == sluice_api::GROUP {
-            sluice_api::v1beta2::VERSION
-        } else {
-            "v1alpha1"
+        assert_eq!(versions, expected, "{}", crd.spec.names.kind);
+    }
+}
+
+#[test]
+fn only_kinds_whose_versions_differ_are_converted_by_the_webhook() {
+    let mut converted = Vec::new();
+    for crd in crds() {
+        let Some(conversion) = &crd.spec.conversion else {
+            continue;
         };
-        assert_eq!(version.name, expected);
+        assert_eq!(conversion.strategy, "Webhook");
+        let service = conversion.webhook.as_ref().unwrap().client_config.as_ref().unwrap();
+        assert_eq!(service.service.as_ref().unwrap().path.as_deref(), Some("/convert"));
+        converted.push(crd.spec.names.kind.as_str());
+    }
+    assert_eq!(
+        converted,
+        ["ClusterQueue", "Cohort", "LocalQueue", "MultiKueueCluster", "Workload"]
+    );
+    // What the API server cuts to the other version by itself must fit into it.
+    for crd in crds().iter().filter(|crd| crd.spec.conversion.is_none()) {
+        let mut fields = [Vec::new(), Vec::new()];
+        for (version, fields) in fields.iter_mut().enumerate().take(crd.spec.versions.len()) {
+            walk("", &schema_of(crd, version), &mut |path, _| {
+                fields.push(path.to_owned())
+            });
+        }
+        let [newer, mut older] = fields;
+        older.retain(|path| path != ".spec.retryDelayMinutes");
+        if !older.is_empty() {
+            assert_eq!(newer, older, "{}", crd.spec.names.kind);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_missing_from_the_older_version_and_its_rules_name_only_its_own_fields() {
+    let fields = |kind: &str| {
+        let crd = crds().iter().find(|crd| crd.spec.names.kind == kind).unwrap();
+        let mut fields = Vec::new();
+        let schema = schema_of(crd, 1);
+        walk("", &schema, &mut |path, schema| {
+            let texts = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
+            let rules: Vec<String> = texts.map(ToString::to_string).collect();
+            fields.push((path.to_owned(), rules.concat()));
+        });
+        fields
+    };
+    for (kind, there, gone) in [
+        (
+            "ClusterQueue",
+            &[
+                ".spec.cohort",
+                ".spec.admissionChecks",
+                ".status.pendingWorkloadsStatus",
+            ][..],
+            &["cohortName", "concurrentAdmissionPolicy"][..],
+        ),
+        (
+            "LocalQueue",
+            &[".status.flavorUsage", ".status.flavors"],
+            &["flavorsUsage"],
+        ),
+        (
+            "Cohort",
+            &[".status.fairSharing.admissionFairSharingStatus", ".spec.parentName"],
+            &[],
+        ),
+        (
+            "MultiKueueCluster",
+            &[".spec.kubeConfig.location", ".spec.clusterProfileRef.name"],
+            &["clusterSource"],
+        ),
+        ("AdmissionCheck", &[".spec.retryDelayMinutes"], &[]),
+        (
+            "Workload",
+            &[
+                ".spec.priorityClassName",
+                ".spec.priorityClassSource",
+                ".status.accumulatedPastExexcutionTimeSeconds",
+                ".status.admission.podSetAssignments[*].topologyAssignment.domains[*].values",
+            ],
+            &[
+                "priorityClassRef",
+                "accumulatedPastExecutionTimeSeconds",
+                "podsetSliceRequiredTopologyConstraints",
+            ],
+        ),
+    ] {
+        let fields = fields(kind);
+        for path in there {
+            assert!(fields.iter().any(|(field, _)| field == path), "{kind}{path}");
+        }
+        for name in gone {
+            for (field, rules) in &fields {
+                assert!(!field.contains(name) && !rules.contains(name), "{kind}{field}: {rules}");
+            }
+        }
+        assert!(fields.iter().all(|(field, _)| !field.contains("..")), "{kind}");
     }
 }
 
@@ -137,6 +239,21 @@ fn workloads_can_be_selected_by_their_cluster_queue() {
         let fields = version.selectable_fields.clone().unwrap_or_default();
         let paths: Vec<_> = fields.iter().map(|field| field.json_path.as_str()).collect();
         assert_eq!(paths, [".status.admission.clusterQueue"]);
+    }
+}
+
+#[test]
+fn columns_of_the_older_version_look_where_its_fields_are() {
+    for crd in crds().iter().filter(|crd| crd.spec.versions.len() == 2) {
+        let columns = crd.spec.versions[1].additional_printer_columns.iter().flatten();
+        for path in columns.map(|column| column.json_path.as_str()) {
+            let field = path.split(['[', '?']).next().unwrap();
+            let found = field.split('.').skip(1).try_fold(schema_of(crd, 1), |schema, step| {
+                (schema["type"] == "object").then(|| schema["properties"][step].clone())
+            });
+            let known = path.starts_with(".metadata.") || found.is_some_and(|schema| schema["type"].is_string());
+            assert!(known, "{}: {path}", crd.spec.names.kind);
+        }
     }
 }
 

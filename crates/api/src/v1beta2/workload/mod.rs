@@ -17,7 +17,7 @@ use crate::schema::{ObjectName, PriorityClassName, rule};
 
 pub use admission::{Admission, DelayedTopologyRequest, PodSetAssignment};
 pub use pod_set::{PodSet, PodSetSliceConstraint, PodSetTopologyRequest};
-pub(crate) use rules::root_rules;
+pub(crate) use rules::{old_root_rules, root_rules};
 pub use status::{
     AdmissionCheckState, CheckState, Eviction, GatePosition, PodSetRequest, PodSetUpdate, PreemptionGateState,
     ReclaimablePod, RequeueState, SchedulingStats, UnhealthyNode, WorkloadStatus,

@@ -19,19 +19,12 @@ fn unchanged(field: &str) -> String {
 
 /// The rules of the whole object, as the API server takes them.
 pub(crate) fn root_rules() -> Vec<Value> {
-    let (reserves, reserved) = (holds("self", "QuotaReserved"), holds("oldSelf", "QuotaReserved"));
-    let (admitted, was_admitted) = (holds("self", "Admitted"), holds("oldSelf", "Admitted"));
+    let reserved = holds("oldSelf", "QuotaReserved");
     let class = "spec.priorityClassRef";
     let both = format!("has(oldSelf.{class}) && has(self.{class})");
     let same_part = |part: &str| format!("!{reserved} || !({both}) || oldSelf.{class}.{part} == self.{class}.{part}");
-    vec![
-        rule(
-            &format!(
-                "!{reserves} || !has(self.status.admission) || size(self.status.admission.podSetAssignments) == \
-                 (has(self.spec.podSets) ? size(self.spec.podSets) : 0)"
-            ),
-            "each pod set needs an assignment, and nothing else has one",
-        ),
+    let mut rules = shared_rules();
+    rules.extend([
         rule(
             &format!("!{reserved} || has(oldSelf.{class}) == has(self.{class})"),
             "priorityClassRef cannot come or go while the workload holds quota",
@@ -50,6 +43,47 @@ pub(crate) fn root_rules() -> Vec<Value> {
                  || oldSelf.{class}.name == self.{class}.name"
             ),
             "the name of a PriorityClass cannot change while the workload holds quota",
+        ),
+    ]);
+    rules
+}
+
+/// The rules of the whole object in `v1beta1`, which has the class in two fields.
+pub(crate) fn old_root_rules() -> Vec<Value> {
+    let reserved = holds("oldSelf", "QuotaReserved");
+    let (name, source) = ("spec.priorityClassName", "spec.priorityClassSource");
+    let mut rules = shared_rules();
+    rules.extend([
+        rule(
+            &format!("!{reserved} || {}", unchanged(source)),
+            "priorityClassSource cannot change while the workload holds quota",
+        ),
+        rule(
+            &format!("!{reserved} || has(oldSelf.{name}) == has(self.{name})"),
+            "priorityClassName cannot come or go while the workload holds quota",
+        ),
+        rule(
+            &format!(
+                "!{reserved} || !has(self.{source}) || self.{source} != 'scheduling.k8s.io/priorityclass' || {}",
+                unchanged(name)
+            ),
+            "the name of a PriorityClass cannot change while the workload holds quota",
+        ),
+    ]);
+    rules
+}
+
+/// The rules that both versions have in the same words.
+fn shared_rules() -> Vec<Value> {
+    let (reserves, reserved) = (holds("self", "QuotaReserved"), holds("oldSelf", "QuotaReserved"));
+    let (admitted, was_admitted) = (holds("self", "Admitted"), holds("oldSelf", "Admitted"));
+    vec![
+        rule(
+            &format!(
+                "!{reserves} || !has(self.status.admission) || size(self.status.admission.podSetAssignments) == \
+                 (has(self.spec) && has(self.spec.podSets) ? size(self.spec.podSets) : 0)"
+            ),
+            "each pod set needs an assignment, and nothing else has one",
         ),
         rule(
             &format!(

@@ -185,12 +185,21 @@ impl TopologyAssignment {
             Vec::new()
         } else {
             let counts: Vec<i32> = domains.iter().map(|domain| domain.count).collect();
-            let column = |level: usize| domains.iter().filter_map(move |domain| domain.values.get(level));
+            let columns: Vec<Vec<&str>> = (0..levels.len())
+                .map(|level| domains.iter().filter_map(move |domain| domain.values.get(level)))
+                .map(|column| column.map(String::as_str).collect())
+                .collect();
+            let mut values: Vec<Values> = columns.iter().map(|column| Values::of(column)).collect();
+            // The same domain several times: one column at least is as long as their number.
+            if domains.len() > 1
+                && values.iter().all(|values| values.individual.is_none())
+                && let (Some(narrowest), Some(column)) = (values.last_mut(), columns.last())
+            {
+                *narrowest = Values::each(column, "");
+            }
             vec![TopologyAssignmentSlice {
                 domain_count: i32::try_from(domains.len()).map_err(|_| Uneven)?,
-                values_per_level: (0..levels.len())
-                    .map(|level| Values::of(&column(level).map(String::as_str).collect::<Vec<_>>()))
-                    .collect(),
+                values_per_level: values,
                 pod_counts: PodCounts::of(counts),
             }]
         };
@@ -225,7 +234,11 @@ impl Values {
                 individual: None,
             };
         }
-        let common = column.iter().fold(first, |common, value| shared(common, value));
+        Self::each(column, column.iter().fold(first, |common, value| shared(common, value)))
+    }
+
+    /// A value for each domain, all of which begin with `common`.
+    fn each(column: &[&str], common: &str) -> Self {
         Self {
             universal: None,
             individual: Some(IndividualValues {
