@@ -14,6 +14,7 @@ pub mod conversion;
 mod crds;
 pub mod duration;
 pub mod labels;
+mod names;
 mod open_enum;
 mod quantity_text;
 mod schema;

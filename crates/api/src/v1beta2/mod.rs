@@ -6,6 +6,7 @@
 //! values, and an absent spec is an empty one. `validate` says what is wrong with an object that was decoded.
 
 mod admission_check;
+mod author;
 mod cluster_queue;
 mod cohort;
 mod extras;

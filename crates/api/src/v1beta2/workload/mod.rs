@@ -6,6 +6,7 @@ mod pod_set;
 mod rules;
 mod status;
 mod topology;
+mod validation;
 
 use kube::CustomResource;
 use schemars::JsonSchema;
