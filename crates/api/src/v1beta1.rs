@@ -236,7 +236,7 @@ fn workload(root: &mut Value) {
         add(spec, "priorityClassName", name);
     }
     let source = json!({
-        "type": "string", "default": "",
+        "type": "string",
         "enum": ["kueue.x-k8s.io/workloadpriorityclass", "scheduling.k8s.io/priorityclass", ""],
         "description": "Which kind of class that is.",
     });

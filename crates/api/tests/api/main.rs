@@ -7,4 +7,5 @@ mod configuration;
 mod conversion;
 mod extras;
 mod fields;
+mod manifests;
 mod schemas;
