@@ -31,6 +31,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "sluice.fullname" . }}-webhook
 {{- end -}}
 
+{{/* The Service that the API server calls for conversions. */}}
+{{- define "sluice.conversion" -}}
+{{ include "sluice.fullname" . }}-conversion
+{{- end -}}
+
 {{- define "sluice.scheduler" -}}
 {{ include "sluice.fullname" . }}-scheduler
 {{- end -}}

@@ -69,6 +69,8 @@ pub enum Outcome {
     Untouched,
     /// Allowed with a patch.
     Patched,
+    /// Objects were converted to another version.
+    Converted,
     /// Refused.
     Denied,
     /// Not a review that could be read.
@@ -81,6 +83,7 @@ impl Outcome {
         match self {
             Self::Untouched => "untouched",
             Self::Patched => "patched",
+            Self::Converted => "converted",
             Self::Denied => "denied",
             Self::Unreadable => "unreadable",
         }
@@ -96,7 +99,7 @@ pub struct Decision {
     pub reason: String,
     /// The review's uid; empty if it could not be read.
     pub uid: String,
-    /// CREATE, UPDATE, DELETE or CONNECT; empty if it could not be read.
+    /// CREATE, UPDATE, DELETE, CONNECT or CONVERT; empty if it could not be read.
     pub operation: &'static str,
     /// The object's namespace; empty if it has none or it could not be read.
     pub namespace: String,
@@ -274,6 +277,15 @@ impl Reply {
 }
 
 impl Decision {
+    /// About many objects at once, by the API server itself.
+    pub(crate) fn of_conversion(outcome: Outcome, reason: String, uid: String) -> Self {
+        Self {
+            outcome,
+            operation: "CONVERT",
+            ..Self::unreadable(uid, reason)
+        }
+    }
+
     fn unreadable(uid: String, reason: String) -> Self {
         Self {
             outcome: Outcome::Unreadable,

@@ -119,6 +119,27 @@ pub(crate) const COHORTS: Reviewed = Reviewed {
     kind: "Cohort",
     namespaced: false,
 };
+pub(crate) const LOCAL_QUEUES: Reviewed = Reviewed {
+    group: sluice_api::GROUP,
+    version: sluice_api::v1beta2::VERSION,
+    resource: "localqueues",
+    kind: "LocalQueue",
+    namespaced: true,
+};
+pub(crate) const RESOURCE_FLAVORS: Reviewed = Reviewed {
+    group: sluice_api::GROUP,
+    version: sluice_api::v1beta2::VERSION,
+    resource: "resourceflavors",
+    kind: "ResourceFlavor",
+    namespaced: false,
+};
+pub(crate) const WORKLOADS: Reviewed = Reviewed {
+    group: sluice_api::GROUP,
+    version: sluice_api::v1beta2::VERSION,
+    resource: "workloads",
+    kind: "Workload",
+    namespaced: true,
+};
 
 /// A review that could be read. Objects are parsed as plain JSON values, complete with unknown fields.
 #[derive(Debug, Clone, PartialEq)]
@@ -317,7 +338,7 @@ fn texts(raw: Option<&RawValue>, path: &str) -> Result<Vec<String>, ReviewError>
     list.into_iter().enumerate().map(element).collect()
 }
 
-fn required_text(raw: Option<&RawValue>, path: &str) -> Result<String, ReviewError> {
+pub(crate) fn required_text(raw: Option<&RawValue>, path: &str) -> Result<String, ReviewError> {
     let text = text(raw, path)?;
     if text.is_empty() {
         Err(ReviewError::Missing(path.to_owned()))
@@ -342,7 +363,7 @@ fn object(raw: Option<&RawValue>, path: &str, needed: bool) -> Result<Value, Rev
     }
 }
 
-fn structure<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>, path: &str) -> Result<T, ReviewError> {
+pub(crate) fn structure<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>, path: &str) -> Result<T, ReviewError> {
     let raw = raw.ok_or_else(|| ReviewError::Missing(path.to_owned()))?;
     if !raw.get().starts_with('{') {
         return Err(wrong_type(path, "an object", &parse(Some(raw), path)?));
@@ -380,6 +401,6 @@ fn describe(value: &Value) -> String {
     }
 }
 
-fn brief(err: &serde_json::Error) -> String {
+pub(crate) fn brief(err: &serde_json::Error) -> String {
     Shown(&err.to_string()).plain()
 }

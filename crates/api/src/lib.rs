@@ -10,17 +10,20 @@ mod absent;
 pub mod annotations;
 pub mod conditions;
 pub mod configuration;
+pub mod conversion;
 mod crds;
 pub mod duration;
 pub mod labels;
+mod names;
 mod open_enum;
 mod quantity_text;
 mod schema;
 pub mod term;
+mod v1beta1;
 pub mod v1beta2;
 pub mod visibility;
 
-pub use crds::crds;
+pub use crds::{CONVERT, crds};
 pub use quantity_text::QuantityText;
 pub use term::{TERM_NAME, Term, TermSpec};
 

@@ -14,12 +14,24 @@ pub(crate) fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
-/// Declares an enum whose variants are written as their own names, with a last variant for unknown values.
+/// How a variant is written: by its own name, or as the text that it is given.
+macro_rules! written {
+    ($variant:ident) => {
+        stringify!($variant)
+    };
+    ($variant:ident $text:literal) => {
+        $text
+    };
+}
+pub(crate) use written;
+
+/// Declares an enum whose variants are written as their own names, or as the text behind them, with a last variant for
+/// unknown values.
 macro_rules! open_enum {
     (
         $(#[$meta:meta])*
         pub enum $name:ident {
-            $($(#[$variant_meta:meta])* $variant:ident,)+
+            $($(#[$variant_meta:meta])* $variant:ident $(= $text:literal)?,)+
         }
     ) => {
         $(#[$meta])*
@@ -32,12 +44,12 @@ macro_rules! open_enum {
 
         impl $name {
             /// The values that the CRD schema allows.
-            pub const VALUES: &'static [&'static str] = &[$(stringify!($variant)),+];
+            pub const VALUES: &'static [&'static str] = &[$($crate::open_enum::written!($variant $($text)?)),+];
 
             /// The value as it is written in manifests.
             pub fn as_str(&self) -> &str {
                 match self {
-                    $(Self::$variant => stringify!($variant),)+
+                    $(Self::$variant => $crate::open_enum::written!($variant $($text)?),)+
                     Self::Unknown(text) => text,
                 }
             }
@@ -54,7 +66,7 @@ macro_rules! open_enum {
         impl From<String> for $name {
             fn from(text: String) -> Self {
                 match text.as_str() {
-                    $(stringify!($variant) => Self::$variant,)+
+                    $($crate::open_enum::written!($variant $($text)?) => Self::$variant,)+
                     _ => Self::Unknown(text),
                 }
             }

@@ -79,12 +79,17 @@ impl JsonSchema for QuantityText {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            "pattern": format!(r"^(\+|-)?{UNSIGNED_PATTERN}$"),
-            "x-kubernetes-int-or-string": true,
-        })
+        quantity()
     }
+}
+
+/// Schema of any quantity.
+pub(crate) fn quantity() -> Schema {
+    json_schema!({
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "pattern": format!(r"^(\+|-)?{UNSIGNED_PATTERN}$"),
+        "x-kubernetes-int-or-string": true,
+    })
 }
 
 /// Schema of a quantity that must not be negative.

@@ -48,14 +48,30 @@ pub(crate) fn tidy_root(root: &mut Value) {
 const API_VERSION: &str = "The version of the schema that this object is written in.";
 const KIND: &str = "The kind of this object.";
 const SPEC: &str = "The desired state.";
-const STATUS: &str = "The observed state, written by the scheduler.";
+const STATUS: &str = "The observed state.";
 
-/// What was not observed is absent: the API server must not fill it in.
+/// What was not observed is absent: the API server must not fill it in. Keys by which a list merges must be there.
 fn drop_defaults(schema: &mut Value) {
     if let Some(object) = schema.as_object_mut() {
         object.remove("default");
     }
+    let keys: Vec<String> = schema["x-kubernetes-list-map-keys"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|key| key.as_str().map(ToOwned::to_owned))
+        .collect();
+    let kept: Vec<(String, Value)> = keys
+        .into_iter()
+        .filter_map(|key| {
+            let value = schema["items"]["properties"].get(&key)?.get("default")?.clone();
+            Some((key, value))
+        })
+        .collect();
     subschemas(schema).for_each(drop_defaults);
+    for (key, value) in kept {
+        schema["items"]["properties"][key]["default"] = value;
+    }
 }
 
 /// The schemas directly below one.
@@ -131,6 +147,8 @@ macro_rules! string_schemas {
     };
 }
 
+pub(crate) use string_schemas;
+
 string_schemas! {
     /// The name of an object: a DNS subdomain.
     ObjectName {
@@ -143,6 +161,36 @@ string_schemas! {
         "maxLength": 317,
         "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
     }
+    /// The label of a topology level.
+    LevelName {
+        "minLength": 1,
+        "maxLength": 316,
+        "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+    }
+    /// The key of a label.
+    LabelKey {
+        "minLength": 1,
+        "maxLength": 317,
+        "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+    }
+    /// The name of an object that is a DNS label.
+    LabelName { "minLength": 1, "maxLength": 63, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" }
+    /// The kind of an object.
+    KindName { "minLength": 1, "maxLength": 63, "pattern": r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$" }
+    /// The value of a provisioning parameter.
+    ParameterText { "maxLength": 255 }
+    /// The name of a detail of a provisioning class.
+    DetailText { "maxLength": 32768 }
+    /// The name of a priority class.
+    PriorityClassName {
+        "minLength": 1,
+        "maxLength": 253,
+        "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    }
+    /// The name of a pod set: a DNS label.
+    PodSetName { "maxLength": 63, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" }
+    /// The name of a cluster that takes workloads.
+    ClusterName { "maxLength": 256 }
     /// A reference to an admission check.
     CheckName { "minLength": 1, "maxLength": 316 }
     /// The value of a node label.

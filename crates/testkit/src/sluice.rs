@@ -66,6 +66,7 @@ pub struct Sluice {
     tls: PathBuf,
     authority: Authority,
     service: String,
+    conversion: String,
     health: Mutex<BTreeMap<String, SocketAddr>>,
     balancers: Mutex<Vec<Balancer>>,
 }
@@ -88,7 +89,8 @@ impl Sluice {
         let (chart, authority) = chart?;
         let sluice = Self {
             tls: plane.folder().join("webhook-tls"),
-            service: service_name(&chart)?,
+            service: service_name(&chart, "webhook")?,
+            conversion: service_name(&chart, "conversion")?,
             plane: Arc::clone(plane),
             binaries: binaries?,
             chart,
@@ -97,6 +99,7 @@ impl Sluice {
             balancers: Mutex::default(),
         };
         sluice.issue_certificate()?;
+        sluice.forward_conversions().await?;
         sluice.until_policies_act().await?;
         Ok(sluice)
     }
@@ -154,10 +157,13 @@ impl Sluice {
         Ok(user_name(&self.chart.container("webhook")?.service_account))
     }
 
-    /// Issues a new certificate for the webhook's Service into the TLS folder.
+    /// Issues a new certificate for the webhook's Services into the TLS folder.
     pub fn issue_certificate(&self) -> Result<()> {
-        let name = format!("{}.{NAMESPACE}.svc", self.service);
-        let names = [name.clone(), format!("{name}.cluster.local")];
+        let names: Vec<String> = [&self.service, &self.conversion]
+            .into_iter()
+            .map(|service| format!("{service}.{NAMESPACE}.svc"))
+            .flat_map(|name| [name.clone(), format!("{name}.cluster.local")])
+            .collect();
         certificates::write(&certificates::server(&self.authority, &names)?, &self.tls, "tls")
     }
 
@@ -290,24 +296,39 @@ impl Sluice {
         Ok(path)
     }
 
+    /// Leads the Service for conversions to the webhooks, whichever run.
+    async fn forward_conversions(&self) -> Result<()> {
+        let conversion = self.service_address(&self.conversion).await?;
+        let balancer = Balancer::start(conversion, vec![self.webhook_address().await?]).await?;
+        self.balancers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(balancer);
+        Ok(())
+    }
+
     /// Address that the API server calls the webhook at: its Service's clusterIP.
     pub async fn webhook_address(&self) -> Result<SocketAddr> {
+        self.service_address(&self.service).await
+    }
+
+    async fn service_address(&self, name: &str) -> Result<SocketAddr> {
         let services: Api<Service> = Api::namespaced(self.plane.client().await?, NAMESPACE);
         let spec = services
-            .get(&self.service)
+            .get(name)
             .await?
             .spec
-            .context("the webhook's Service has no spec")?;
+            .with_context(|| format!("Service {name} has no spec"))?;
         let address: IpAddr = spec
             .cluster_ip
-            .context("the webhook's Service has no clusterIP")?
+            .with_context(|| format!("Service {name} has no clusterIP"))?
             .parse()?;
         let port = spec
             .ports
             .unwrap_or_default()
             .first()
             .map(|port| port.port)
-            .context("the Service has no port")?;
+            .with_context(|| format!("Service {name} has no port"))?;
         Ok(SocketAddr::new(address, u16::try_from(port)?))
     }
 
@@ -448,12 +469,12 @@ fn list(items: &[&Value]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-fn service_name(chart: &Chart) -> Result<String> {
+fn service_name(chart: &Chart, ending: &str) -> Result<String> {
     chart
         .names("Service")
         .into_iter()
-        .find(|name| name.ends_with("webhook"))
-        .context("the chart has no webhook Service")
+        .find(|name| name.ends_with(ending))
+        .with_context(|| format!("the chart has no Service that ends with {ending}"))
 }
 
 fn user_name(service_account: &str) -> String {

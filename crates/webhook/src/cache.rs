@@ -21,23 +21,50 @@ const BACKLOG: usize = 1024;
 
 /// The world, shared between the task that keeps it and the reviews that read it.
 #[derive(Debug, Clone)]
-pub struct SharedWorld(Arc<RwLock<World>>);
+pub struct SharedWorld(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    world: RwLock<World>,
+    /// Whether everything that there is has been read once.
+    complete: AtomicBool,
+}
 
 impl SharedWorld {
-    /// Shares a world.
+    /// Shares a world that is known as a whole.
     pub fn new(world: World) -> Self {
-        Self(Arc::new(RwLock::new(world)))
+        let shared = Self::to_be_read(world);
+        shared.set_complete();
+        shared
+    }
+
+    /// Shares a world that is still being read.
+    pub fn to_be_read(world: World) -> Self {
+        Self(Arc::new(Shared {
+            world: RwLock::new(world),
+            complete: AtomicBool::new(false),
+        }))
+    }
+
+    /// From now on reviews may rest on it.
+    pub fn set_complete(&self) {
+        self.0.complete.store(true, Ordering::Release);
+    }
+
+    /// Whether reviews may rest on it.
+    pub fn is_complete(&self) -> bool {
+        self.0.complete.load(Ordering::Acquire)
     }
 
     /// The world for the time of a review.
     pub fn read(&self) -> RwLockReadGuard<'_, World> {
         // A panic while the world is held leaves it as it was between two of its own, complete changes.
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.world.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The world to change.
     pub fn write(&self) -> RwLockWriteGuard<'_, World> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.world.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

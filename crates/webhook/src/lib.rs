@@ -1,4 +1,4 @@
-//! The webhook process: the API server's AdmissionReviews in over TLS, answers out of memory.
+//! The webhook process: the API server's AdmissionReviews and ConversionReviews in over TLS, answers out of memory.
 //!
 //! ```text
 //! watches -> World --------.
@@ -52,8 +52,9 @@ const PARK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown`, then drains.
 ///
-/// The port for reviews opens only once the caches are complete and a certificate is loaded: until then the API server
-/// finds nobody here and follows its failure policy, instead of getting answers from half a cluster.
+/// The port opens once a certificate is loaded: conversions depend on nothing else, and without them the API server could
+/// not even list the queues that the caches need. Until the caches are complete, reviews of Jobs are turned away: the API
+/// server then follows its failure policy, instead of getting answers from half a cluster.
 ///
 /// # Errors
 ///
@@ -74,7 +75,7 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     let (end, ended) = shutdown::channel();
     let clients = Clients::load(config.kubeconfig.as_deref(), USER_AGENT).await?;
     let watches = Watches::new(clients.watch()?, &registry, ended.clone())?;
-    let world = SharedWorld::new(World::new(config.settings));
+    let world = SharedWorld::to_be_read(World::new(config.settings));
     let (taken, cache) = cache::follow(&watches, world.clone());
     if let Some(after) = config.park_visibility_after {
         let names = Version::ALL.map(Version::api_service);
@@ -95,18 +96,26 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
         .with_context(|| format!("failed to listen on {}", config.health_bind_address))?;
     tracing::info!(address = %probes.address(), "serving probes and metrics");
 
-    let complete = || taken.is_complete() && resolver.current().is_some();
+    let opening = tokio::spawn({
+        let world = world.clone();
+        async move {
+            until(|| taken.is_complete()).await;
+            world.set_complete();
+            tracing::info!("answering reviews of Jobs");
+        }
+    });
     let result = tokio::select! {
         () = shutdown.triggered() => Ok(()),
-        () = until(complete) => {
+        () = until(|| resolver.current().is_some()) => {
             let server = Server::start(config.bind_address, config.limits, world, Arc::clone(&resolver), metrics)?;
-            tracing::info!(address = %server.address(), "answering reviews");
+            tracing::info!(address = %server.address(), "answering conversions and reviews of queues");
             // Set once: this arm runs once.
             let _first = listening.set(Box::new(server.check()));
             serve(server, &shutdown, config.drain_delay).await
         }
     };
     end.pull();
+    opening.abort();
     certificate.abort();
     cache.abort();
     probes.finished().await?;

@@ -39,18 +39,15 @@ impl Metrics {
     ///
     /// When they were registered before.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let in_work = IntGauge::new(
-            "sluice_webhook_reviews_in_work",
-            "AdmissionReviews that are not answered yet.",
-        )?;
+        let in_work = IntGauge::new("sluice_webhook_reviews_in_work", "Reviews that are not answered yet.")?;
         registry.register(Box::new(in_work.clone()))?;
         Ok(Self {
             in_work,
             reviews: Counter::register(
                 registry,
                 "sluice_webhook_reviews_total",
-                "AdmissionReviews answered, by path and outcome: untouched, patched, denied, unreadable, or why there was \
-                 no answer in kind (too_large, timeout, panic, other).",
+                "Reviews answered, by path and outcome: untouched, patched, converted, denied, unreadable, or why there \
+                 was no answer in kind (too_large, timeout, not_ready, panic, other).",
             )?,
             duration: Histogram::register(
                 registry,

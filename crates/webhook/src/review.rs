@@ -12,7 +12,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use sluice_admission::{Outcome, Reply, World, mutate_job, validate_cluster_queue, validate_cohort, validate_job};
+use sluice_admission::{
+    Outcome, Reply, World, convert, mutate_cluster_queue, mutate_job, mutate_resource_flavor, mutate_workload,
+    validate_cluster_queue, validate_cohort, validate_job, validate_local_queue, validate_resource_flavor,
+    validate_workload,
+};
+use sluice_api::CONVERT;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -30,7 +35,32 @@ pub const VALIDATE_CLUSTER_QUEUE: &str = "/validate-kueue-x-k8s-io-v1beta2-clust
 /// Where new and changed Cohorts are validated.
 pub const VALIDATE_COHORT: &str = "/validate-kueue-x-k8s-io-v1beta2-cohort";
 
-type Rule = fn(&[u8], &World) -> Reply;
+/// Where objects other than Jobs are reviewed: the paths that Kueue's own webhook configurations name, and that of
+/// LocalQueues, which it does not review.
+const OBJECTS: &[(&str, fn(&[u8]) -> Reply)] = &[
+    ("/mutate-kueue-x-k8s-io-v1beta2-clusterqueue", mutate_cluster_queue),
+    ("/mutate-kueue-x-k8s-io-v1beta2-resourceflavor", mutate_resource_flavor),
+    ("/mutate-kueue-x-k8s-io-v1beta2-workload", mutate_workload),
+    (VALIDATE_CLUSTER_QUEUE, validate_cluster_queue),
+    (VALIDATE_COHORT, validate_cohort),
+    ("/validate-kueue-x-k8s-io-v1beta2-localqueue", validate_local_queue),
+    (
+        "/validate-kueue-x-k8s-io-v1beta2-resourceflavor",
+        validate_resource_flavor,
+    ),
+    ("/validate-kueue-x-k8s-io-v1beta2-workload", validate_workload),
+];
+
+/// How a body becomes an answer.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    /// By what is known of the cluster; not before all of it is known.
+    InWorld(fn(&[u8], &World) -> Reply),
+    /// By the review alone.
+    Alone(fn(&[u8]) -> Reply),
+    /// By the review alone, which may hold thousands of objects: apart from the tasks that answer the others.
+    Bulk(fn(&[u8]) -> Reply),
+}
 
 #[derive(Clone)]
 struct Endpoint {
@@ -49,18 +79,13 @@ struct Observer {
 
 /// All endpoints, with their limits around them.
 pub(crate) fn router(world: &SharedWorld, limits: &Limits, metrics: &Metrics, draining: &Arc<AtomicBool>) -> Router {
-    endpoints(
-        &[
-            (MUTATE_JOB, mutate_job),
-            (VALIDATE_JOB, validate_job),
-            (VALIDATE_CLUSTER_QUEUE, |body, _| validate_cluster_queue(body)),
-            (VALIDATE_COHORT, |body, _| validate_cohort(body)),
-        ],
-        world,
-        limits,
-        metrics,
-        draining,
-    )
+    let mut rules = vec![
+        (MUTATE_JOB, Rule::InWorld(mutate_job)),
+        (VALIDATE_JOB, Rule::InWorld(validate_job)),
+        (CONVERT, Rule::Bulk(convert)),
+    ];
+    rules.extend(OBJECTS.iter().map(|&(path, rule)| (path, Rule::Alone(rule))));
+    endpoints(&rules, world, limits, metrics, draining)
 }
 
 fn endpoints(
@@ -71,12 +96,17 @@ fn endpoints(
     draining: &Arc<AtomicBool>,
 ) -> Router {
     let turns = Arc::new(Semaphore::new(limits.concurrent_reviews.max(1)));
+    let bulk_turns = Arc::new(Semaphore::new(limits.concurrent_conversions.max(1)));
     rules.iter().fold(Router::new(), |router, &(path, rule)| {
+        let (turns, body_bytes, timeout) = match rule {
+            Rule::InWorld(_) | Rule::Alone(_) => (&turns, limits.body_bytes, limits.request_timeout),
+            Rule::Bulk(_) => (&bulk_turns, limits.conversion_bytes, limits.conversion_timeout),
+        };
         let endpoint = Endpoint {
             path,
             rule,
             world: world.clone(),
-            turns: Arc::clone(&turns),
+            turns: Arc::clone(turns),
         };
         let observer = Observer {
             path,
@@ -85,11 +115,8 @@ fn endpoints(
         };
         let route = Router::new()
             .route(path, post(answer).with_state(endpoint))
-            .layer(DefaultBodyLimit::max(limits.body_bytes))
-            .layer(TimeoutLayer::with_status_code(
-                StatusCode::GATEWAY_TIMEOUT,
-                limits.request_timeout,
-            ))
+            .layer(DefaultBodyLimit::max(body_bytes))
+            .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, timeout))
             .layer(CatchPanicLayer::custom(panicked))
             .layer(middleware::from_fn_with_state(observer, observe));
         router.merge(route)
@@ -99,13 +126,28 @@ fn endpoints(
 async fn answer(State(endpoint): State<Endpoint>, request: Request) -> Response {
     // Waiting happens inside of the time limit: a layer would wait before it.
     let Ok(_turn) = endpoint.turns.acquire().await else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        return no_answer();
     };
     let body = match axum::RequestExt::extract::<Bytes, _>(request).await {
         Ok(body) => body,
         Err(rejection) => return rejection.into_response(),
     };
-    let reply = (endpoint.rule)(&body, &endpoint.world.read());
+    let reply = match endpoint.rule {
+        // Half a cluster would give wrong answers: the API server follows its failure policy instead.
+        Rule::InWorld(_) if !endpoint.world.is_complete() => {
+            return (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the webhook is still reading the cluster\n",
+            )
+                .into_response();
+        }
+        Rule::InWorld(rule) => rule(&body, &endpoint.world.read()),
+        Rule::Alone(rule) => rule(&body),
+        Rule::Bulk(rule) => match tokio::task::spawn_blocking(move || rule(&body)).await {
+            Ok(reply) => reply,
+            Err(failed) => return failed.try_into_panic().map_or_else(|_| no_answer(), panicked),
+        },
+    };
     log(endpoint.path, &reply);
     let Reply {
         http_status,
@@ -148,6 +190,7 @@ async fn observe(State(observer): State<Observer>, request: Request, next: Next)
         (Some(outcome), _) => outcome.as_str(),
         (None, StatusCode::PAYLOAD_TOO_LARGE) => "too_large",
         (None, StatusCode::GATEWAY_TIMEOUT) => "timeout",
+        (None, StatusCode::SERVICE_UNAVAILABLE) => "not_ready",
         (None, StatusCode::INTERNAL_SERVER_ERROR) => "panic",
         (None, _) => "other",
     };
@@ -169,6 +212,10 @@ async fn observe(State(observer): State<Observer>, request: Request, next: Next)
             .insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+fn no_answer() -> Response {
+    StatusCode::SERVICE_UNAVAILABLE.into_response()
 }
 
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
@@ -196,18 +243,25 @@ mod tests {
             assert!(body != b"panic", "it broke");
             mutate_job(body, world)
         }
+        fn brittle_bulk(body: &[u8]) -> Reply {
+            brittle(body, &World::new(Settings::default()))
+        }
         let registry = Registry::new();
         let metrics = Metrics::register(&registry).unwrap();
         let world = SharedWorld::new(World::new(Settings::default()));
         let router = endpoints(
-            &[("/x", brittle)],
+            &[("/x", Rule::InWorld(brittle)), ("/y", Rule::Bulk(brittle_bulk))],
             &world,
             &Limits::default(),
             &metrics,
             &Arc::default(),
         );
-        for (body, status) in [("panic", 500), ("panic", 500), ("{}", 400)] {
-            let request = Request::post("/x").body(Body::from(body)).unwrap();
+        let bodies = [("panic", 500), ("panic", 500), ("{}", 400)];
+        for (path, (body, status)) in ["/x", "/y"]
+            .into_iter()
+            .flat_map(|path| bodies.map(|body| (path, body)))
+        {
+            let request = Request::post(path).body(Body::from(body)).unwrap();
             let response = router.clone().oneshot(request).await.unwrap();
             assert_eq!(response.status(), status);
             let text = response.into_body().collect().await.unwrap().to_bytes();
@@ -216,13 +270,11 @@ mod tests {
         let text = prometheus::TextEncoder::new()
             .encode_to_string(&registry.gather())
             .unwrap();
-        assert!(
-            text.contains(r#"sluice_webhook_reviews_total{outcome="panic",path="/x"} 2"#),
-            "{text}"
-        );
-        assert!(
-            text.contains(r#"sluice_webhook_reviews_total{outcome="unreadable",path="/x"} 1"#),
-            "{text}"
-        );
+        for path in ["/x", "/y"] {
+            for (outcome, count) in [("panic", 2), ("unreadable", 1)] {
+                let line = format!("sluice_webhook_reviews_total{{outcome=\"{outcome}\",path=\"{path}\"}} {count}");
+                assert!(text.contains(&line), "{line}: {text}");
+            }
+        }
     }
 }

@@ -28,6 +28,12 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// Reviews in work at once.
     pub concurrent_reviews: usize,
+    /// Largest review of a conversion: a whole list of objects comes in one.
+    pub conversion_bytes: usize,
+    /// Time from the head of a conversion to its answer. The API server waits for 30 s.
+    pub conversion_timeout: Duration,
+    /// Conversions in work at once. Each holds its objects twice, as they came and as they go.
+    pub concurrent_conversions: usize,
     /// Time for a TLS handshake.
     pub handshake_timeout: Duration,
     /// Time from the handshake to the head of the first request.
@@ -43,6 +49,9 @@ impl Default for Limits {
             body_bytes: 8 * 1024 * 1024,
             request_timeout: Duration::from_millis(1500),
             concurrent_reviews: 512,
+            conversion_bytes: 128 * 1024 * 1024,
+            conversion_timeout: Duration::from_secs(25),
+            concurrent_conversions: 4,
             handshake_timeout: Duration::from_secs(5),
             first_request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(120),

@@ -5,8 +5,10 @@
     reason = "helpers of tests count as no tests to clippy"
 )]
 
-mod quota_table;
+mod conversion;
+mod object_table;
 mod robustness;
 mod stored_reviews;
 mod support;
 mod update_table;
+mod workload_table;

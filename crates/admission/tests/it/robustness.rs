@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_admission::{Outcome, Reply, World, mutate_job, validate_cluster_queue, validate_cohort, validate_job};
+use sluice_admission::{
+    Outcome, Reply, World, convert, mutate_job, mutate_workload, validate_cluster_queue, validate_cohort, validate_job,
+    validate_local_queue, validate_resource_flavor, validate_workload,
+};
 
 use crate::support::{SCHEDULER, operations, patched, response, world};
 
@@ -85,8 +88,17 @@ fn full_queue() -> Value {
 
 /// Every answer is well formed, and a patch that is answered applies to the object it was made for.
 fn check(body: &[u8], world: &World) {
-    well_formed(&validate_cluster_queue(body));
-    well_formed(&validate_cohort(body));
+    for rule in [
+        validate_cluster_queue,
+        validate_cohort,
+        validate_local_queue,
+        validate_resource_flavor,
+        validate_workload,
+        mutate_workload,
+    ] {
+        well_formed(&rule(body));
+    }
+    assert!(!convert(body).decision.reason.is_empty());
     for reply in [mutate_job(body, world), validate_job(body, world)] {
         well_formed(&reply);
         if reply.decision.outcome == Outcome::Patched {

@@ -4,7 +4,7 @@
 //! bounded) and objects stored before a rule existed. Each violation names the field, so that it can be shown to
 //! whoever wrote it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -16,7 +16,8 @@ use super::cohort::Cohort;
 use super::local_queue::LocalQueue;
 use super::policy::FairSharing;
 use super::quota::{ResourceGroup, ResourceQuota};
-use crate::QuantityText;
+use super::resource_flavor::ResourceFlavor;
+use crate::{QuantityText, names};
 
 /// The most flavors of one ClusterQueue or Cohort, over all its groups.
 const MAX_FLAVORS: usize = 256;
@@ -103,6 +104,9 @@ pub enum Problem {
     /// The annotation makes no sense without something else.
     #[error("needs {0}")]
     Needs(&'static str),
+    /// Something else, in words of its own.
+    #[error("{0}")]
+    Stated(String),
     /// A label selector does not make sense.
     #[error("{reason}")]
     Selector {
@@ -154,6 +158,49 @@ impl LocalQueue {
     }
 }
 
+impl ResourceFlavor {
+    /// Everything that is wrong with this flavor, in the order of the API. Empty for a sound one.
+    pub fn validate(&self) -> Vec<Violation> {
+        const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        let spec = &self.spec;
+        let mut found = Findings::default();
+        found.labels("spec.nodeLabels", &spec.node_labels);
+        let mut taints = BTreeSet::new();
+        for (t, taint) in spec.node_taints.iter().enumerate() {
+            let field = format!("spec.nodeTaints[{t}]");
+            found.label_keys(&format!("{field}.key"), std::iter::once(&taint.key));
+            let value = taint.value.as_deref().unwrap_or_default();
+            if !names::is_label_value(value) {
+                found.states(
+                    format_args!("{field}.value"),
+                    format!("{value:?} is not the value of a taint"),
+                );
+            }
+            let unknown = (!EFFECTS.contains(&taint.effect.as_str())).then_some(taint.effect.as_str());
+            found.value(&format!("{field}.effect"), unknown, EFFECTS);
+            if !taints.insert((&taint.key, &taint.effect)) {
+                let name = format!("{}:{}", taint.key, taint.effect);
+                found.add(field, Problem::Duplicate { name });
+            }
+        }
+        for (t, toleration) in spec.tolerations.iter().enumerate() {
+            let field = format!("spec.tolerations[{t}]");
+            let exists = toleration.operator.as_deref() == Some("Exists");
+            let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+            if !given(&toleration.key) && !exists {
+                found.states(&field, "an empty key needs the operator Exists");
+            }
+            if exists && given(&toleration.value) {
+                found.states(&field, "the operator Exists takes no value");
+            }
+            if toleration.toleration_seconds.is_some() && toleration.effect.as_deref() != Some("NoExecute") {
+                found.states(&field, "tolerationSeconds needs the effect NoExecute");
+            }
+        }
+        found.0
+    }
+}
+
 /// How high a lending limit may be.
 #[derive(Clone, Copy)]
 enum Lending {
@@ -163,11 +210,35 @@ enum Lending {
     Unbounded,
 }
 
+/// What was found wrong so far.
 #[derive(Default)]
-struct Findings(Vec<Violation>);
+pub(super) struct Findings(pub(super) Vec<Violation>);
 
 impl Findings {
-    fn add(&mut self, field: impl fmt::Display, problem: Problem) {
+    /// Adds a problem in words of its own.
+    pub(super) fn states(&mut self, field: impl fmt::Display, text: impl Into<String>) {
+        self.add(field, Problem::Stated(text.into()));
+    }
+
+    /// Labels with keys or values that no object can have.
+    pub(super) fn labels(&mut self, field: &str, labels: &BTreeMap<String, String>) {
+        self.label_keys(field, labels.keys());
+        for (key, value) in labels.iter().filter(|(_, value)| !names::is_label_value(value)) {
+            self.states(
+                format_args!("{field}[{key}]"),
+                format!("{value:?} is not the value of a label"),
+            );
+        }
+    }
+
+    /// Keys that no label or annotation can have.
+    pub(super) fn label_keys<'a>(&mut self, field: &str, keys: impl Iterator<Item = &'a String>) {
+        for key in keys.filter(|key| !names::is_label_key(key)) {
+            self.states(field, format!("{key:?} is not the key of a label or annotation"));
+        }
+    }
+
+    pub(super) fn add(&mut self, field: impl fmt::Display, problem: Problem) {
         self.0.push(Violation {
             field: field.to_string(),
             problem,
@@ -186,7 +257,8 @@ impl Findings {
         }
     }
 
-    fn amount(&mut self, field: impl fmt::Display, text: &QuantityText) -> Option<Quantity> {
+    /// The amount, if it is one and not negative.
+    pub(super) fn amount(&mut self, field: impl fmt::Display, text: &QuantityText) -> Option<Quantity> {
         match text.parse() {
             Err(source) => self.add(
                 field,

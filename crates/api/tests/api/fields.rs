@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::Term;
 use sluice_api::v1beta2::{
-    ClusterQueue, Cohort, LocalQueue, QueueingStrategy, ResourceFlavor, ResourceFlavorSpec, StopPolicy,
-    WorkloadPriorityClass,
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, MultiKueueCluster, MultiKueueConfig, ProvisioningRequestConfig,
+    QueueingStrategy, ResourceFlavor, ResourceFlavorSpec, StopPolicy, Topology, Workload, WorkloadPriorityClass,
 };
 
 const EVERY_FIELD: &str = include_str!("every-field.yaml");
@@ -35,7 +35,6 @@ fn local_queue(spec: Value) -> LocalQueue {
 #[test]
 fn every_field_of_the_api_survives_reading_and_writing() {
     let objects: Vec<Value> = serde_saphyr::from_multiple(EVERY_FIELD).unwrap();
-    let mut kinds = Vec::new();
     for object in &objects {
         let kind = object["kind"].as_str().unwrap();
         match kind {
@@ -44,26 +43,36 @@ fn every_field_of_the_api_survives_reading_and_writing() {
             "LocalQueue" => assert_kept::<LocalQueue>(object),
             "ResourceFlavor" => assert_kept::<ResourceFlavor>(object),
             "WorkloadPriorityClass" => assert_kept::<WorkloadPriorityClass>(object),
+            "AdmissionCheck" => assert_kept::<AdmissionCheck>(object),
+            "MultiKueueCluster" => assert_kept::<MultiKueueCluster>(object),
+            "MultiKueueConfig" => assert_kept::<MultiKueueConfig>(object),
+            "ProvisioningRequestConfig" => assert_kept::<ProvisioningRequestConfig>(object),
+            "Topology" => assert_kept::<Topology>(object),
+            "Workload" => assert_kept::<Workload>(object),
             "Term" => assert_kept::<Term>(object),
             other => panic!("no type for {other}"),
         }
-        kinds.push(kind);
     }
-    assert_eq!(
-        kinds,
-        [
-            "ClusterQueue",
-            "Cohort",
-            "LocalQueue",
-            "ResourceFlavor",
-            "WorkloadPriorityClass",
-            "Term"
-        ]
-    );
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(into), Value::Array(from)) => into.extend(from.iter().cloned()),
+        (into, from) => *into = from.clone(),
+    }
 }
 
 /// Every property that a schema declares is written somewhere in the object.
 fn assert_covers(path: &str, schema: &Value, object: &Value) {
+    // The thousand fields of a pod are Kubernetes' own types on both sides.
+    if path.ends_with(".template") {
+        return;
+    }
     if let Some(properties) = schema["properties"].as_object() {
         for (name, schema) in properties {
             let path = format!("{path}.{name}");
@@ -71,16 +80,15 @@ fn assert_covers(path: &str, schema: &Value, object: &Value) {
             assert_covers(&path, schema, value);
         }
     } else if let Some(items) = schema.get("items") {
-        let all = object.as_array().unwrap();
         // Several items may share the properties between them.
-        let mut merged = serde_json::Map::new();
-        for item in all {
-            match item {
-                Value::Object(fields) => merged.extend(fields.clone()),
-                _ => return,
-            }
+        let mut merged = Value::Null;
+        for item in object.as_array().unwrap() {
+            merge(&mut merged, item);
         }
-        assert_covers(&format!("{path}[*]"), items, &Value::Object(merged));
+        if !merged.is_object() {
+            return;
+        }
+        assert_covers(&format!("{path}[*]"), items, &merged);
     }
 }
 

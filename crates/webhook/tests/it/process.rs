@@ -5,11 +5,11 @@ use std::path::Path;
 
 use clap::Parser as _;
 use sluice_runtime::shutdown;
-use sluice_webhook::{Args, run};
+use sluice_webhook::{Args, MUTATE_JOB, run};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Mount, authority, eventually, issue, soon};
+use crate::support::{Client, Mount, authority, conversion, eventually, issue, new_job, soon};
 
 const NOBODY: &str = "https://127.0.0.1:1";
 
@@ -41,7 +41,8 @@ async fn free() -> SocketAddr {
 
 #[tokio::test]
 async fn without_an_api_server_it_is_alive_and_not_ready_and_says_why_and_ends_when_told() {
-    let mount = Mount::new(&issue(&authority()));
+    let authority = authority();
+    let mount = Mount::new(&issue(&authority));
     let (reviews, health) = (free().await, free().await);
     let files = mount.files();
     let args = Args::try_parse_from([
@@ -64,19 +65,23 @@ async fn without_an_api_server_it_is_alive_and_not_ready_and_says_why_and_ends_w
             .is_ok_and(|answer| answer.contains(" 200 "))
     })
     .await;
-    let has_certificate = async || get(health, "/readyz").await.unwrap().contains("[+] certificate ok");
-    eventually("the certificate is loaded", has_certificate).await;
+    let listens = async || get(health, "/readyz").await.unwrap().contains("[+] server ok");
+    eventually("the certificate is loaded and the port is open", listens).await;
     let ready = get(health, "/readyz").await.unwrap();
     assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
     assert!(
         ready.contains("[-] caches not ok: still reading namespaces, localqueues, clusterqueues, jobs"),
         "{ready}"
     );
-    assert!(ready.contains("[-] server not ok: not listening yet"), "{ready}");
-    assert!(
-        TcpStream::connect(reviews).await.is_err(),
-        "reviews are answered out of half a cluster"
-    );
+    assert!(ready.contains("[+] certificate ok"), "{ready}");
+    // Conversions depend on no cache; of Jobs nothing is said out of half a cluster.
+    let client = Client::new(reviews, &[&authority]);
+    let response = client.post("/convert", conversion(1)).await.response();
+    assert_eq!(response["result"]["status"], "Success");
+    assert_eq!(response["convertedObjects"][0]["spec"]["cohortName"], "research");
+    let answer = client.post(MUTATE_JOB, new_job()).await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.body, "the webhook is still reading the cluster\n");
     let metrics = get(health, "/metrics").await.unwrap();
     assert!(
         metrics.contains("sluice_webhook_certificate_expiry_timestamp_seconds"),

@@ -8,7 +8,9 @@ use sluice_webhook::{Limits, MUTATE_JOB, VALIDATE_CLUSTER_QUEUE, VALIDATE_COHORT
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{Client, Fixture, NAME, authority, eventually, new_job, new_job_with, soon, still_answers};
+use crate::support::{
+    Client, Fixture, NAME, authority, conversion, eventually, new_job, new_job_with, soon, still_answers,
+};
 
 #[tokio::test]
 async fn a_new_job_is_held_in_an_answer_over_tls() {
@@ -45,6 +47,55 @@ async fn queues_and_cohorts_are_judged_at_paths_of_their_own() {
             let response = fixture.client().post(path, review.to_string()).await.response();
             assert_eq!(response["allowed"], allowed, "{path} {response}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_five_thousand_objects_is_converted_in_one_request() {
+    let limits = Limits::default();
+    let body = conversion(5000);
+    assert!(
+        body.len() > limits.body_bytes,
+        "larger than a review of one object may be"
+    );
+    let fixture = Fixture::start(limits);
+    let response = fixture.client().post("/convert", body).await.response();
+    assert_eq!(response["result"]["status"], "Success");
+    let converted = response["convertedObjects"].as_array().unwrap();
+    assert_eq!(converted.len(), 5000);
+    assert_eq!(converted[4999]["metadata"]["name"], "q-4999");
+    assert_eq!(converted[4999]["spec"]["cohortName"], "research");
+    let page = fixture.metrics_page();
+    let counted = r#"sluice_webhook_reviews_total{outcome="converted",path="/convert"} 1"#;
+    assert!(page.contains(counted), "{page}");
+    still_answers(&fixture.client()).await;
+}
+
+#[tokio::test]
+async fn every_path_that_kueues_webhook_configurations_name_for_its_kinds_is_answered() {
+    let fixture = Fixture::start(Limits::default());
+    for path in [
+        "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue",
+        "/mutate-kueue-x-k8s-io-v1beta2-resourceflavor",
+        "/mutate-kueue-x-k8s-io-v1beta2-workload",
+        "/validate-kueue-x-k8s-io-v1beta2-clusterqueue",
+        "/validate-kueue-x-k8s-io-v1beta2-cohort",
+        "/validate-kueue-x-k8s-io-v1beta2-localqueue",
+        "/validate-kueue-x-k8s-io-v1beta2-resourceflavor",
+        "/validate-kueue-x-k8s-io-v1beta2-workload",
+    ] {
+        let kind = path.rsplit('-').next().unwrap();
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "r-1", "operation": "CREATE", "name": "a", "namespace": "team-a",
+                "userInfo": {"username": "jane"},
+                "resource": {"group": "kueue.x-k8s.io", "version": "v1beta2", "resource": format!("{kind}s")},
+                "object": {"metadata": {"name": "a"}, "spec": {}},
+            },
+        });
+        let response = fixture.client().post(path, review.to_string()).await.response();
+        assert_eq!(response["allowed"], true, "{path} {response}");
     }
 }
 

@@ -241,6 +241,25 @@ pub(crate) fn new_job_with(annotations: Value) -> Vec<u8> {
     .unwrap()
 }
 
+/// A review that asks for so many ClusterQueues of the older version in the newer one.
+pub(crate) fn conversion(objects: usize) -> Vec<u8> {
+    let queues: Vec<Value> = (0..objects)
+        .map(|at| {
+            json!({
+                "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue",
+                "metadata": {"name": format!("q-{at}"), "annotations": {"note": "x".repeat(2000)}},
+                "spec": {"cohort": "research"},
+            })
+        })
+        .collect();
+    serde_json::to_vec(&json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "request": {"uid": "r-1", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": queues},
+    }))
+    .unwrap()
+}
+
 /// Asserts that a server still holds Jobs.
 pub(crate) async fn still_answers(client: &Client) {
     let response = client.post(MUTATE_JOB, new_job()).await.response();

@@ -178,6 +178,12 @@ fn references(object: &Value) -> Vec<(&'static str, String)> {
                 found.push(("Service", text(&webhook["clientConfig"]["service"]["name"])));
             }
         }
+        Some("CustomResourceDefinition") => {
+            let client = &object["spec"]["conversion"]["webhook"]["clientConfig"];
+            if !client.is_null() {
+                found.push(("Service", text(&client["service"]["name"])));
+            }
+        }
         Some("ValidatingAdmissionPolicyBinding") => {
             found.push(("ValidatingAdmissionPolicy", text(&object["spec"]["policyName"])));
         }
@@ -265,8 +271,9 @@ async fn both_containers_are_given_the_configuration_file_and_start_anew_when_it
 async fn a_webhook_that_is_down_keeps_nobody_from_changing_a_queue() -> Result<()> {
     let rendered = Helm::offline().await?.render("q", "batch", &[]).await?;
     let webhooks = &find(&rendered, "ValidatingWebhookConfiguration", "q-sluice")?["webhooks"];
-    for (entry, kind) in [(1, "clusterqueue"), (2, "cohort")] {
-        let webhook = &webhooks[entry];
+    let kinds = ["clusterqueue", "cohort", "localqueue", "resourceflavor", "workload"];
+    for (entry, kind) in kinds.into_iter().enumerate() {
+        let webhook = &webhooks[entry + 1];
         ensure!(
             webhook["name"] == format!("{kind}s.queues.sluice.internal"),
             "{webhook}"
@@ -279,7 +286,60 @@ async fn a_webhook_that_is_down_keeps_nobody_from_changing_a_queue() -> Result<(
         );
         ensure!(webhook["failurePolicy"] == "Ignore", "{webhook}");
     }
-    ensure!(webhooks[0]["failurePolicy"] == "Fail" && webhooks.as_array().is_some_and(|all| all.len() == 3));
+    ensure!(webhooks[0]["failurePolicy"] == "Fail" && webhooks.as_array().is_some_and(|all| all.len() == 6));
+    let workloads = &webhooks[5];
+    ensure!(
+        workloads["rules"][0]["resources"] == json!(["workloads", "workloads/status"]),
+        "{workloads}"
+    );
+    ensure!(
+        workloads["matchConditions"]
+            .to_string()
+            .contains("system:serviceaccount:batch:"),
+        "{workloads}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn definitions_are_converted_by_the_webhook_of_their_own_release_before_it_is_ready() -> Result<()> {
+    let helm = Helm::offline().await?;
+    let bundle = "LS0tLS1CRUdJTg==";
+    let value = format!("webhook.caBundle={bundle}");
+    for (release, namespace, name, values) in [
+        ("sluice", "sluice-system", "sluice-conversion", &[][..]),
+        ("q", "batch", "q-sluice-conversion", &[value.as_str()]),
+    ] {
+        let rendered = helm.render(release, namespace, values).await?;
+        let service = &find(&rendered, "Service", name)?["spec"];
+        ensure!(service["publishNotReadyAddresses"] == true, "{service}");
+        let ready_only = &find(&rendered, "Service", &name.replace("conversion", "webhook"))?["spec"];
+        ensure!(ready_only["publishNotReadyAddresses"].is_null(), "{ready_only}");
+        let mut converted = Vec::new();
+        for definition in rendered
+            .iter()
+            .filter(|object| object["kind"] == "CustomResourceDefinition")
+        {
+            let conversion = &definition["spec"]["conversion"];
+            if conversion["strategy"] == "None" {
+                continue;
+            }
+            let client = &conversion["webhook"]["clientConfig"];
+            let wanted = json!({"name": name, "namespace": namespace, "path": "/convert", "port": 443});
+            ensure!(client["service"] == wanted, "{client}");
+            let trusted = if values.is_empty() { Value::Null } else { json!(bundle) };
+            ensure!(client["caBundle"] == trusted, "{client}");
+            converted.push(definition["spec"]["names"]["plural"].as_str().unwrap_or_default());
+        }
+        let wanted = [
+            "clusterqueues",
+            "cohorts",
+            "localqueues",
+            "multikueueclusters",
+            "workloads",
+        ];
+        ensure!(converted == wanted, "{converted:?}");
+    }
     Ok(())
 }
 

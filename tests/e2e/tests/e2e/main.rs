@@ -2,6 +2,7 @@
 
 mod admission;
 mod chart;
+mod compatibility;
 mod faults;
 mod fence;
 mod gitops;

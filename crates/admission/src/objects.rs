@@ -1,12 +1,12 @@
-//! What the schemas of ClusterQueues and Cohorts cannot say: whether their annotations, limits and weights make sense.
+//! What the schemas of queues, flavors and Workloads cannot say: whether annotations, limits and weights make sense, and
+//! what may change while a Workload holds quota.
 //!
-//! The scheduler finds the same and leaves such a queue inactive; here its author hears of it at once.
+//! The scheduler finds the same and leaves such an object inactive; here its author hears of it at once.
 
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use sluice_api::v1beta2::{ClusterQueue, Cohort, Violation};
+use sluice_api::v1beta2::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Violation, Workload};
 
 use crate::reply::{Denial, Verdict};
 use crate::review::{Operation, Request};
@@ -19,49 +19,124 @@ const LONGEST: usize = 400;
 /// The longest warning that the API server passes on, in bytes.
 const LONGEST_WARNING: usize = 256;
 
-/// A kind that holds quota.
-pub(crate) trait Quota: DeserializeOwned {
+/// A kind whose objects are judged.
+pub(crate) trait Judged: DeserializeOwned {
+    /// Whether what is written through the subresource `status` is judged, too.
+    const STATUS: bool = false;
+
     /// Everything that is wrong with the object.
     fn violations(&self) -> Vec<Violation>;
-    /// Fields in use that are not acted on.
+
+    /// Everything that is wrong with turning `old` into the object.
+    fn change_violations(&self, _old: &Self) -> Vec<Violation> {
+        Vec::new()
+    }
+
+    /// What the author should know: what is stored, and not acted on.
     fn ignored(&self) -> Vec<String>;
 }
 
-impl Quota for ClusterQueue {
+impl Judged for ClusterQueue {
     fn violations(&self) -> Vec<Violation> {
-        self.validate()
+        let mut all = self.validate();
+        all.extend(self.validate_references());
+        all
+    }
+
+    fn change_violations(&self, old: &Self) -> Vec<Violation> {
+        self.validate_change(old)
     }
 
     fn ignored(&self) -> Vec<String> {
-        self.unsupported_fields()
+        not_acted_on(self.unsupported_fields())
     }
 }
 
-impl Quota for Cohort {
+impl Judged for Cohort {
     fn violations(&self) -> Vec<Violation> {
         self.validate()
     }
 
     fn ignored(&self) -> Vec<String> {
-        self.unsupported_fields()
+        not_acted_on(self.unsupported_fields())
     }
+}
+
+impl Judged for LocalQueue {
+    fn violations(&self) -> Vec<Violation> {
+        self.validate()
+    }
+
+    fn ignored(&self) -> Vec<String> {
+        not_acted_on(self.unsupported_fields())
+    }
+}
+
+impl Judged for ResourceFlavor {
+    fn violations(&self) -> Vec<Violation> {
+        self.validate()
+    }
+
+    fn ignored(&self) -> Vec<String> {
+        not_acted_on(self.unsupported_fields())
+    }
+}
+
+impl Judged for Workload {
+    const STATUS: bool = true;
+
+    fn violations(&self) -> Vec<Violation> {
+        self.validate()
+    }
+
+    fn change_violations(&self, old: &Self) -> Vec<Violation> {
+        self.validate_change(old)
+    }
+
+    fn ignored(&self) -> Vec<String> {
+        vec!["Sluice does not act on Workloads yet: this one is stored, and not admitted".to_owned()]
+    }
+}
+
+fn not_acted_on(fields: Vec<String>) -> Vec<String> {
+    let said = |field| format!("{field} is not acted on yet: while it is set, nothing is admitted");
+    fields.into_iter().map(said).collect()
+}
+
+/// Answers at the paths at which Kueue fills in what its users left out: the schemas do that here.
+pub(crate) fn mutate() -> Verdict {
+    Verdict::untouched("the schema has the defaults")
 }
 
 /// Refuses what makes no sense. An update is refused only for what it adds to it: an object that is bad already must not be
 /// stuck with all that is bad in it.
-pub(crate) fn validate<K: Quota>(request: &Request) -> Verdict {
-    if !request.sub_resource.is_empty() || matches!(request.operation, Operation::Delete | Operation::Connect) {
+pub(crate) fn validate<K: Judged>(request: &Request) -> Verdict {
+    let judged = match request.sub_resource.as_str() {
+        "" => true,
+        "status" => K::STATUS,
+        _ => false,
+    };
+    if !judged || matches!(request.operation, Operation::Delete | Operation::Connect) {
         return Verdict::untouched("only objects that are created or updated are judged");
     }
     if request.object["metadata"]["deletionTimestamp"].is_string() {
         return Verdict::untouched("the object is being deleted");
     }
-    let stored = match request.operation {
-        Operation::Update => problems::<K>(&request.old_object),
-        _ => Vec::new(),
+    let object = K::deserialize(&request.object);
+    let (stored, changed) = match request.operation {
+        Operation::Update => {
+            let old = K::deserialize(&request.old_object);
+            let changed = match (&object, &old) {
+                (Ok(object), Ok(old)) => object.change_violations(old),
+                _ => Vec::new(),
+            };
+            (problems(&old), changed)
+        }
+        _ => (Vec::new(), Vec::new()),
     };
-    let found = problems::<K>(&request.object);
-    let new = added(&stored, &found);
+    let found = problems(&object);
+    let mut new = added(&stored, &found);
+    new.extend(changed.into_iter().map(Problem::from));
     if !new.is_empty() {
         let more = new.len().saturating_sub(MOST);
         let mut denial = Denial::invalid(new.into_iter().take(MOST).map(Problem::into_cause).collect());
@@ -73,12 +148,11 @@ pub(crate) fn validate<K: Quota>(request: &Request) -> Verdict {
     let stale = found
         .into_iter()
         .map(|problem| format!("{}: {}", problem.field, problem.text));
-    let ignored = K::deserialize(&request.object)
-        .map(|object| object.ignored())
-        .unwrap_or_default();
-    let ignored = ignored
-        .into_iter()
-        .map(|field| format!("{field} is not acted on yet: while it is set, nothing is admitted"));
+    // What only the status subresource writes is no author's doing.
+    let ignored = match object {
+        Ok(object) if request.sub_resource.is_empty() => object.ignored(),
+        _ => Vec::new(),
+    };
     let warnings: Vec<String> = stale
         .chain(ignored)
         .take(MOST)
@@ -114,16 +188,18 @@ impl Problem {
     }
 }
 
-fn problems<K: Quota>(object: &Value) -> Vec<Problem> {
-    match K::deserialize(object) {
-        Ok(object) => object
-            .violations()
-            .into_iter()
-            .map(|Violation { field, problem }| Problem {
-                field,
-                text: problem.to_string(),
-            })
-            .collect(),
+impl From<Violation> for Problem {
+    fn from(Violation { field, problem }: Violation) -> Self {
+        Self {
+            field,
+            text: problem.to_string(),
+        }
+    }
+}
+
+fn problems<K: Judged>(object: &Result<K, serde_json::Error>) -> Vec<Problem> {
+    match object {
+        Ok(object) => object.violations().into_iter().map(Problem::from).collect(),
         // The schema lets nothing through that cannot be decoded; what was stored before it may be so.
         Err(error) => vec![Problem {
             field: "the object".to_owned(),
