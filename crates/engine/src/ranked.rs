@@ -18,8 +18,8 @@ pub(crate) struct Turn {
     pub(crate) unit: UnitId,
 }
 
-/// How many entries a node of the tree holds at most.
-const FANOUT: usize = 64;
+/// How many entries a node of the tree holds at most: with turns in it, just below what allocators take for large.
+const FANOUT: usize = 30;
 /// A node with fewer entries than this is merged with a neighbour that has room.
 const SPARSE: usize = FANOUT / 4;
 
@@ -177,6 +177,9 @@ impl<T: Copy + Ord> Node<T> {
                     return Err(());
                 };
                 let Some(from) = split_point(turns.len(), at) else {
+                    if turns.len() == turns.capacity() {
+                        turns.reserve_exact(turns.len().max(4).min(FANOUT - turns.len()));
+                    }
                     turns.insert(at, turn);
                     return Ok(None);
                 };
