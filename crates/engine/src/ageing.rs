@@ -146,10 +146,10 @@ impl Queue {
     /// never happens.
     fn head_changes_at(&self, now: Time) -> Option<Time> {
         let pace = self.order.pace();
-        let head = self
-            .parking
-            .head(now)
-            .filter(|_| pace.is_on() && self.is_strict() && self.is_open())?;
+        if !(pace.is_on() && self.is_strict() && self.is_open()) {
+            return None;
+        }
+        let head = self.parking.head(now)?;
         // Among units of one class the first stays the first.
         let first_ones = self.parking.iter().filter_map(|(_, class)| class.units.first());
         first_ones.filter_map(|other| pace.passes_at(other, head)).min()

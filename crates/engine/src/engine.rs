@@ -432,8 +432,8 @@ impl Engine {
     }
 
     fn set_charged(&mut self, unit: ChargedUnit) {
-        let queue = self.queues.ensure(&unit.queue);
-        let local_queue = self.local_queues.ensure(&unit.local_queue);
+        let known = self.units.find(unit.uid);
+        let (local_queue, queue) = self.ensure_queues(known, &unit);
         let mut charges: Charges = unit
             .charges
             .iter()
@@ -452,7 +452,6 @@ impl Engine {
             phase: unit.phase,
             charges,
         };
-        let known = self.units.find(unit.uid);
         let before = known.and_then(|id| Some((self.units.get(id)?.local_queue, self.units.held(id)?)));
         let (follows_up, same_books) = match before {
             Some((from, before)) if from == local_queue && *before == held => return,
@@ -488,6 +487,19 @@ impl Engine {
         if let Some(former) = former {
             self.collect_former(&former);
         }
+    }
+
+    /// The ids of the queues that a unit is charged to; most units stay where they are known to be.
+    fn ensure_queues(&mut self, known: Option<UnitId>, unit: &ChargedUnit) -> (LocalQueueId, QueueId) {
+        let local_queue = known.and_then(|id| self.units.get(id)).map(|known| known.local_queue);
+        let queue = known.and_then(|id| self.units.held(id)).map(|held| held.queue);
+        let is_local = |id: &LocalQueueId| self.local_queues.get(*id).is_some_and(|it| it.key == unit.local_queue);
+        let is_queue = |id: &QueueId| self.queues.get(*id).is_some_and(|it| it.name == unit.queue);
+        let (local_queue, queue) = (local_queue.filter(is_local), queue.filter(is_queue));
+        (
+            local_queue.unwrap_or_else(|| self.local_queues.ensure(&unit.local_queue)),
+            queue.unwrap_or_else(|| self.queues.ensure(&unit.queue)),
+        )
     }
 
     /// Removes a unit with all that it held or waited for.

@@ -209,9 +209,11 @@ impl Engine {
         if let (Standing::BackOff, Some(until)) = (waiting.standing, waiting.not_before()) {
             return Some(Cause::BackOff(until));
         }
-        let head = queue.parking.head(self.aged_to)?;
-        if queue.is_strict() && head != waiting.turn(unit.uid, id) {
-            return Some(Cause::BehindHead(head.uid));
+        if queue.is_strict() {
+            let head = queue.parking.head(self.aged_to)?;
+            if head != waiting.turn(unit.uid, id) {
+                return Some(Cause::BehindHead(head.uid));
+            }
         }
         let key = self.class_of(unit.uid, waiting);
         let class = queue.parking.class(queue.parking.find(key)?)?;

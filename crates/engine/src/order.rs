@@ -162,8 +162,10 @@ impl Heads {
             .first_key_value()
             .map(|(rising, class)| (rising.turn, *class));
         let settled = self.settled.first_key_value().map(|(turn, class)| (*turn, *class));
-        let both = [rising, settled].into_iter().flatten();
-        both.min_by_key(|(turn, _)| self.pace.seat(*turn, now))
+        match (rising, settled) {
+            (Some(one), Some(other)) if self.pace.seat(one.0, now) < self.pace.seat(other.0, now) => Some(one),
+            (one, other) => other.or(one),
+        }
     }
 
     /// The classes, in the order of their first units but for what time changes.

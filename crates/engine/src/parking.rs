@@ -141,8 +141,11 @@ impl Parking {
 
     /// The first unit of all at `now`.
     pub(crate) fn head(&self, now: Time) -> Option<Turn> {
-        let both = [self.active.first(now), self.parked.first(now)].into_iter().flatten();
-        both.map(|(turn, _)| turn).min_by_key(|turn| self.pace.seat(*turn, now))
+        let [active, parked] = [&self.active, &self.parked].map(|heads| heads.first(now).map(|(turn, _)| turn));
+        match (active, parked) {
+            (Some(one), Some(other)) if self.pace.seat(one, now) < self.pace.seat(other, now) => Some(one),
+            (one, other) => other.or(one),
+        }
     }
 
     pub(crate) fn let_age(&mut self, now: Time) {

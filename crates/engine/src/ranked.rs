@@ -1,6 +1,7 @@
 //! The order of a queue: one ordered tree that also knows ranks.
 
 use std::cmp::Reverse;
+use std::collections::{VecDeque, vec_deque};
 
 use crate::ids::{Time, Uid};
 use crate::units::UnitId;
@@ -17,15 +18,15 @@ pub(crate) struct Turn {
     pub(crate) unit: UnitId,
 }
 
-/// How many entries a node of the tree holds at most.
-const FANOUT: usize = 64;
+/// How many entries a node of the tree holds at most: with turns in it, just below what allocators take for large.
+const FANOUT: usize = 30;
 /// A node with fewer entries than this is merged with a neighbour that has room.
 const SPARSE: usize = FANOUT / 4;
 
 /// An ordered set with O(log n) insert, remove, first and rank: a B+ tree whose branches count.
 ///
 /// Entries lie side by side in the leaves, so a waiting unit costs little more here than the 32 bytes of its [`Turn`], also
-/// when units arrive in order (a full last leaf is left full).
+/// when units arrive in order (a full last leaf is left full). Most units come last and go first: a leaf has two ends.
 #[derive(Debug)]
 pub(crate) struct Ranked<T = Turn> {
     root: Node<T>,
@@ -34,7 +35,7 @@ pub(crate) struct Ranked<T = Turn> {
 
 #[derive(Debug)]
 enum Node<T> {
-    Leaf(Vec<T>),
+    Leaf(VecDeque<T>),
     Branch(Vec<Child<T>>),
 }
 
@@ -50,7 +51,7 @@ struct Child<T> {
 impl<T> Default for Ranked<T> {
     fn default() -> Self {
         Self {
-            root: Node::Leaf(Vec::new()),
+            root: Node::Leaf(VecDeque::new()),
             len: 0,
         }
     }
@@ -94,7 +95,9 @@ impl<T: Copy + Ord> Ranked<T> {
             if children.len() > 1 {
                 break;
             }
-            self.root = children.pop().map_or_else(|| Node::Leaf(Vec::new()), |only| only.node);
+            self.root = children
+                .pop()
+                .map_or_else(|| Node::Leaf(VecDeque::new()), |only| only.node);
         }
         true
     }
@@ -104,7 +107,7 @@ impl<T: Copy + Ord> Ranked<T> {
         let mut node = &self.root;
         loop {
             match node {
-                Node::Leaf(turns) => return turns.first().copied(),
+                Node::Leaf(turns) => return turns.front().copied(),
                 Node::Branch(children) => node = &children.first()?.node,
             }
         }
@@ -193,18 +196,27 @@ impl<T: Copy + Ord> Node<T> {
     fn insert(&mut self, turn: T) -> Result<Option<Child<T>>, ()> {
         match self {
             Self::Leaf(turns) => {
-                let Err(at) = turns.binary_search(&turn) else {
+                let at = if turns.back().is_none_or(|last| *last < turn) {
+                    turns.len()
+                } else if let Err(at) = turns.binary_search(&turn) {
+                    at
+                } else {
                     return Err(());
                 };
-                let Some(mut right) = split_for(turns, at) else {
+                let Some(from) = split_point(turns.len(), at) else {
+                    if turns.len() == turns.capacity() {
+                        turns.reserve_exact(turns.len().max(4).min(FANOUT - turns.len()));
+                    }
                     turns.insert(at, turn);
                     return Ok(None);
                 };
+                let mut right = VecDeque::with_capacity(FANOUT);
+                right.extend(turns.drain(from..));
                 match at.checked_sub(turns.len()) {
                     Some(at) => right.insert(at, turn),
                     None => turns.insert(at, turn),
                 }
-                Ok(right.first().copied().map(|from| Child {
+                Ok(right.front().copied().map(|from| Child {
                     from,
                     count: right.len(),
                     node: Self::Leaf(right),
@@ -217,10 +229,12 @@ impl<T: Copy + Ord> Node<T> {
                 let Some(child) = split else { return Ok(None) };
                 children[at].count -= child.count;
                 let at = at + 1;
-                let Some(mut right) = split_for(children, at) else {
+                let Some(from) = split_point(children.len(), at) else {
                     children.insert(at, child);
                     return Ok(None);
                 };
+                let mut right = Vec::with_capacity(FANOUT);
+                right.extend(children.drain(from..));
                 match at.checked_sub(children.len()) {
                     Some(at) => right.insert(at, child),
                     None => children.insert(at, child),
@@ -238,6 +252,7 @@ impl<T: Copy + Ord> Node<T> {
     /// Takes `turn` away below this node; false if it was not there.
     fn remove(&mut self, turn: &T) -> bool {
         match self {
+            Self::Leaf(turns) if turns.front() == Some(turn) => turns.pop_front().is_some(),
             Self::Leaf(turns) => turns.binary_search(turn).map(|at| turns.remove(at)).is_ok(),
             Self::Branch(children) => {
                 let at = child_for(children, turn);
@@ -282,15 +297,10 @@ impl<T: Copy + Ord> Node<T> {
     }
 }
 
-/// Makes room for an entry at `at`: nothing to do, or the right part of a full node. At the very end the full node
-/// is left as it is, so that entries arriving in order fill their leaves.
-fn split_for<T>(entries: &mut Vec<T>, at: usize) -> Option<Vec<T>> {
-    if entries.len() < FANOUT {
-        return None;
-    }
-    let mut right = Vec::with_capacity(FANOUT);
-    right.extend(entries.drain(if at == entries.len() { at } else { FANOUT / 2 }..));
-    Some(right)
+/// Where a node of `len` entries must be split before one more comes to `at`, if it must. At the very end the full node is
+/// left as it is, so that entries arriving in order fill their leaves.
+fn split_point(len: usize, at: usize) -> Option<usize> {
+    (len >= FANOUT).then_some(if at == len { at } else { FANOUT / 2 })
 }
 
 /// Joins the sparse child `at` with a neighbour if both fit well into one node.
@@ -328,7 +338,7 @@ pub(crate) struct Iter<'a, T> {
 
 #[derive(Debug)]
 enum Level<'a, T> {
-    Turns(std::slice::Iter<'a, T>),
+    Turns(vec_deque::Iter<'a, T>),
     Children(std::slice::Iter<'a, Child<T>>),
 }
 
@@ -337,7 +347,7 @@ impl<'a, T> From<&'a [Node<T>]> for Level<'a, T> {
         match nodes.first() {
             Some(Node::Leaf(turns)) => Self::Turns(turns.iter()),
             Some(Node::Branch(children)) => Self::Children(children.iter()),
-            None => Self::Turns([].iter()),
+            None => Self::Children([].iter()),
         }
     }
 }
