@@ -163,7 +163,7 @@ impl Engine {
                 }
                 (false, Standing::Ready, _) => {
                     counts.1 += 1;
-                    let class = self.class_of(unit.uid, waiting);
+                    let class = self.class_of(unit, waiting);
                     expected.ready.entry((queue, class)).or_default().insert(turn);
                 }
                 _ => return fault("stands in the wrong place"),
@@ -318,8 +318,14 @@ impl Engine {
         let none = BTreeSet::new();
         let order = expected.order.get(&id).unwrap_or(&none);
         let mut order: Vec<Turn> = order.iter().copied().collect();
-        order.sort_by_key(|turn| queue.order.pace().seat(*turn, self.aged_to));
-        if !queue.order.is_sound() || !queue.order.iter(self.aged_to).eq(order) {
+        order.sort_by_cached_key(|turn| {
+            let lane = self
+                .units
+                .get(turn.unit)
+                .and_then(|unit| self.lane_of(unit.local_queue));
+            (queue.ranking.of(lane), queue.order.pace().seat(*turn, self.aged_to))
+        });
+        if !queue.order.is_sound() || !self.in_order(queue).eq(order) {
             return fault("the order is not that of its units");
         }
         if !queue.parking.is_sound() {

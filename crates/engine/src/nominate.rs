@@ -42,7 +42,7 @@ impl Engine {
                 self.first_preemptor(queue, course)
             };
             let sticky = preemptor.is_some();
-            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict, self.aged_to))?;
+            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict, &queue.ranking, self.aged_to))?;
             if self.room_is_gone(id, class) {
                 if let Some(queue) = self.queues.get_mut(id) {
                     queue.parking.unstir(class);

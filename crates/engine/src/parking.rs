@@ -10,7 +10,7 @@ use crate::ageing::Pace;
 use crate::assign::Plan;
 use crate::ids::Time;
 use crate::memory::Evictor;
-use crate::order::Heads;
+use crate::order::{Heads, Lane, Ranking};
 use crate::ranked::{Ranked, Turn};
 use crate::report::WaitKind;
 use crate::search::Stuck;
@@ -25,6 +25,8 @@ pub(crate) struct ClassKey {
     pub(crate) evicted_by: Option<Evictor>,
     /// They had a claim once: these are asked again whenever something changes, whatever their likes wait for.
     pub(crate) claims: bool,
+    /// Their LocalQueue, where units are ordered by what that used in the past.
+    pub(crate) lane: Lane,
 }
 
 /// All units of one class that a queue may consider.
@@ -62,6 +64,16 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
+    /// None yet, of a queue whose units age like this.
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            active: Heads::new(pace),
+            parked: Heads::new(pace),
+            ..Self::default()
+        }
+    }
+
     /// Adds a unit that may be considered. Joining a parked class it is parked too. True if it is the first of a parked class now.
     pub(crate) fn insert(&mut self, key: ClassKey, turn: Turn) -> bool {
         let class = self.classes.entry(key).or_default();
@@ -74,7 +86,7 @@ impl Parking {
         self.units += 1;
         let first = before.is_none_or(|head| turn < head);
         if first {
-            before.map(|head| heads.remove(&head));
+            before.map(|head| heads.remove(&head, key));
             heads.insert(turn, key);
         }
         if !parked {
@@ -92,7 +104,7 @@ impl Parking {
         self.units -= 1;
         let parked = class.parked().is_some();
         let heads = if parked { &mut self.parked } else { &mut self.active };
-        if heads.remove(turn).is_some()
+        if heads.remove(turn, key)
             && let Some(head) = class.units.first()
         {
             heads.insert(head, key);
@@ -107,16 +119,24 @@ impl Parking {
     }
 
     /// The first unit that has to be examined at `now`. In strict order nobody is, while the very first unit is parked.
-    pub(crate) fn candidate(&self, strict: bool, now: Time) -> Option<(Turn, ClassKey)> {
-        let first = self.active.first(now)?;
-        let blocked = strict && self.head(now) != Some(first.0);
+    pub(crate) fn candidate(&self, strict: bool, ranking: &Ranking, now: Time) -> Option<(Turn, ClassKey)> {
+        let first = self.active.first(ranking, now)?;
+        let blocked = strict && self.head(ranking, now) != Some(first);
         (!blocked).then_some(first)
     }
 
     /// The first unit of all at `now`.
-    pub(crate) fn head(&self, now: Time) -> Option<Turn> {
-        let both = [self.active.first(now), self.parked.first(now)].into_iter().flatten();
-        both.map(|(turn, _)| turn).min_by_key(|turn| self.pace.seat(*turn, now))
+    pub(crate) fn head(&self, ranking: &Ranking, now: Time) -> Option<(Turn, ClassKey)> {
+        let both = [self.active.first(ranking, now), self.parked.first(ranking, now)];
+        let both = both.into_iter().flatten();
+        both.min_by_key(|(turn, class)| (ranking.of(class.lane), self.pace.seat(*turn, now)))
+    }
+
+    /// Whether there are units of more than one LocalQueue, where past usage counts.
+    pub(crate) fn has_several_local_queues(&self) -> bool {
+        let mut all = self.active.local_queues().chain(self.parked.local_queues());
+        let first = all.next();
+        all.any(|other| Some(other) != first)
     }
 
     pub(crate) fn let_age(&mut self, now: Time) {
@@ -126,16 +146,9 @@ impl Parking {
     }
 
     /// Takes in that waiting raises a unit no more.
-    pub(crate) fn settle(&mut self, turn: Turn) {
-        self.active.settle(turn);
-        self.parked.settle(turn);
-    }
-
-    /// Puts the classes in order anew.
-    pub(crate) fn repace(&mut self, pace: Pace) {
-        self.pace = pace;
-        self.active.repace(pace);
-        self.parked.repace(pace);
+    pub(crate) fn settle(&mut self, lane: Lane, turn: Turn) {
+        self.active.settle(lane, turn);
+        self.parked.settle(lane, turn);
     }
 
     /// Parks an active class. True if its units now wait for another kind of reason.
@@ -161,7 +174,7 @@ impl Parking {
         }
         class.stirred = true;
         if let Some(head) = class.units.first() {
-            self.parked.remove(&head);
+            self.parked.remove(&head, key);
             self.active.insert(head, key);
         }
         self.active_units += class.units.len();
@@ -175,7 +188,7 @@ impl Parking {
         };
         class.stirred = false;
         if let Some(head) = class.units.first() {
-            self.active.remove(&head);
+            self.active.remove(&head, key);
             self.parked.insert(head, key);
         }
         self.active_units -= class.units.len();

@@ -63,6 +63,7 @@ impl Engine {
             self.held_back.append(&mut open);
         }
         self.end_claims(std::mem::take(&mut course.claims));
+        self.note_held();
         self.settle_reasons();
         self.dirty.clear();
         self.dirty.append(&mut open);
@@ -79,6 +80,7 @@ impl Engine {
 
     fn let_time_pass(&mut self, now: Time) {
         self.let_age(now);
+        self.sample();
         while let Some((until, unit)) = self.timers.first().copied()
             && until <= now
         {
@@ -258,10 +260,10 @@ impl Engine {
                 continue;
             };
             if std::mem::take(&mut queue.resettle) {
-                touched.extend(queue.order.iter(self.aged_to).map(|turn| turn.uid));
+                touched.extend(queue.order.iter(&queue.ranking, self.aged_to).map(|turn| turn.uid));
             }
             let head = if queue.is_strict() {
-                queue.parking.head(self.aged_to).map(|turn| turn.uid)
+                queue.first(self.aged_to).map(|(turn, _)| turn.uid)
             } else {
                 None
             };

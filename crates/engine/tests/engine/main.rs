@@ -10,5 +10,6 @@ mod build;
 mod cases;
 mod cost;
 mod order;
+mod past_usage;
 mod random;
 mod twin;

@@ -41,6 +41,7 @@ impl Twin {
     pub(crate) fn pass(&mut self, now: i64) -> Pass {
         self.now = now;
         self.claims.clear();
+        self.sample();
         let forest = self.forest();
         let mut actions = self.demanded();
         loop {
@@ -50,6 +51,7 @@ impl Twin {
                 break;
             }
         }
+        self.note_held();
         let next = self.next();
         Pass { actions, next }
     }
@@ -100,12 +102,13 @@ impl Twin {
         let forest = self.forest();
         let open = self.queues.values().filter(|spec| self.is_open(spec, &forest));
         let strict = open.filter(|spec| spec.strategy == Strategy::StrictFifo);
-        let heads = strict.filter_map(|spec| self.head_change(&spec.name));
+        let heads = strict.flat_map(|spec| [self.head_change(&spec.name), self.next_sample(spec)]);
+        let heads = heads.flatten();
         let all = back_offs.chain(deadlines).chain(min_runs).chain(heads);
         all.filter(|at| at.0 > self.now).min()
     }
 
-    /// When another unit of a StrictFIFO queue is first by ageing alone: whoever was passed stays behind.
+    /// When another unit of a StrictFIFO queue is first by ageing alone, what counts of LocalQueues being as it is: whoever was passed stays behind.
     fn head_change(&self, queue: &str) -> Option<Time> {
         let head = |now| {
             let mut order = self.order_at(queue, now).into_iter();
@@ -341,6 +344,7 @@ impl Twin {
         };
         self.waiting.remove(&uid);
         self.preemptors.remove(&uid);
+        self.note_entry(&charged);
         self.charged.insert(uid, charged);
         Admission {
             uid,
