@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sluice_engine::{
     Amount, Constraints, Engine, Event, FlavorQuota, FlavorSpec, LocalQueueKey, LocalQueueSpec, PodSetSpec, QueueSpec,
-    ResourceGroup, Time, Uid, UnitSpec,
+    ResourceGroup, Time, Uid, UnitSpec, Weight,
 };
 
 mod results;
@@ -134,6 +134,8 @@ fn furnished() -> Engine {
         queue: "q".into(),
         blocked: None,
         drain: false,
+        weight: Weight::ONE,
+        past_usage: None,
     }));
     engine
 }

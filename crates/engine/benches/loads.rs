@@ -18,7 +18,7 @@ use std::time::Duration;
 use sluice_engine::{
     Action, Admission, Amount, BorrowWithinCohort, Charge, ChargedUnit, Constraints, Counters, Engine, Event,
     FlavorQuota, FlavorSpec, LocalQueueKey, LocalQueueSpec, Phase, PodSetSpec, Preemption, QueueSpec, Quota, Reclaim,
-    ResourceGroup, Time, Uid, UnitSpec, WithinQueue,
+    ResourceGroup, Time, Uid, UnitSpec, Weight, WithinQueue,
 };
 
 /// Units of one kind, created in every queue.
@@ -267,6 +267,8 @@ fn furnished(load: &Load, preemption: bool) -> Engine {
             queue: name,
             blocked: None,
             drain: false,
+            weight: Weight::ONE,
+            past_usage: None,
         }));
     }
     engine

@@ -4,8 +4,6 @@ use std::cmp::{Ordering, Reverse};
 
 use crate::engine::Engine;
 use crate::ids::{Time, Uid};
-use crate::parking::ClassId;
-use crate::pass::Course;
 use crate::queue::{Queue, QueueId};
 use crate::ranked::Turn;
 use crate::spec::Ageing;
@@ -142,16 +140,18 @@ impl Queue {
         self.parking.let_age(now);
     }
 
-    /// When another unit is first in queue order by the passing of time alone, where the first alone is asked; none if that
-    /// never happens.
+    /// When another unit is first in queue order by waiting alone; none if that never happens.
     fn head_changes_at(&self, now: Time) -> Option<Time> {
         let pace = self.order.pace();
-        if !(pace.is_on() && self.is_strict() && self.is_open()) {
+        if !pace.is_on() {
             return None;
         }
-        let head = self.parking.head(now)?;
+        let (head, class) = self.first(now)?;
+        let lane = self.parking.class(class)?.key.lane;
         // Among units of one class the first stays the first.
-        let first_ones = self.parking.iter().filter_map(|(_, class)| class.units.first());
+        let is_level = |other| self.ranking.of(other) == self.ranking.of(lane);
+        let classes = self.parking.iter().filter(|(_, class)| is_level(class.key.lane));
+        let first_ones = classes.filter_map(|(_, class)| class.units.first());
         first_ones.filter_map(|other| pace.passes_at(other, head)).min()
     }
 }
@@ -178,16 +178,16 @@ impl Engine {
         let Some((unit, waiting)) = self.units.waiting(id) else {
             return;
         };
-        let turn = waiting.turn(unit.uid, id);
+        let (turn, lane) = (waiting.turn(unit.uid, id), self.lane_of(unit.local_queue));
         let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
             return;
         };
         local_queue.order.let_age(self.aged_to);
-        local_queue.order.settle(turn);
+        local_queue.order.settle(None, turn);
         if let Some(queue) = local_queue.queue().and_then(|queue| self.queues.get_mut(queue)) {
             queue.let_age(self.aged_to);
-            queue.order.settle(turn);
-            queue.parking.settle(turn);
+            queue.order.settle(lane, turn);
+            queue.parking.settle(lane, turn);
         }
     }
 
@@ -210,54 +210,25 @@ impl Engine {
         }
     }
 
-    /// Puts the units of a queue in order anew if they age otherwise than before.
-    pub(crate) fn repace(&mut self, id: QueueId) {
-        let Some(queue) = self.queues.get(id) else { return };
-        let ageing = queue.spec.as_ref().and_then(|spec| spec.extras.ageing);
-        if queue.order.pace().is_of(ageing) {
-            return;
-        }
-        let turns: Vec<Turn> = queue.order.iter(self.aged_to).collect();
-        for turn in &turns {
-            self.forget_rise(id, *turn);
-        }
-        if let Some(queue) = self.queues.get_mut(id) {
-            let pace = Pace::new(ageing, self.aged_to);
-            queue.order.repace(pace);
-            queue.parking.repace(pace);
-            for local_queue in &queue.local_queues {
-                if let Some(local_queue) = self.local_queues.get_mut(*local_queue) {
-                    local_queue.order.repace(pace);
-                }
-            }
-        }
-        for turn in turns {
-            self.note_rise(id, turn);
-        }
-    }
-
-    /// Notes when another unit of a StrictFIFO queue will be first by the passing of time alone.
+    /// Notes when another unit of a StrictFIFO queue may be first by the passing of time alone: by waiting, or because past
+    /// usage counts less.
     pub(crate) fn note_head_change(&mut self, id: QueueId) {
+        let next_sample = self.next_sample();
         let Some(queue) = self.queues.get_mut(id) else { return };
-        let at = queue.head_changes_at(self.aged_to);
+        let asks_first_alone = queue.is_strict() && queue.is_open();
+        let at = asks_first_alone.then(|| {
+            let goes_by_usage = queue.by_past_usage && queue.parking.has_several_local_queues();
+            let by_usage = next_sample.filter(|_| goes_by_usage);
+            [queue.head_changes_at(self.aged_to), by_usage]
+                .into_iter()
+                .flatten()
+                .min()
+        });
+        let at = at.flatten();
         let before = std::mem::replace(&mut queue.head_change, at);
         if let Some(before) = before {
             self.head_changes.remove(&(before, id));
         }
         self.head_changes.extend(at.map(|at| (at, id)));
-    }
-
-    /// The first of the preemptors of a queue that can be asked, in queue order.
-    pub(crate) fn first_preemptor(&self, queue: &Queue, course: &Course) -> Option<(Turn, ClassId)> {
-        let mut askable = queue.preemptors.keys().filter_map(|turn| {
-            let class = queue.parking.find(self.class_of_unit(turn.unit)?)?;
-            let known = queue.parking.class(class)?;
-            let askable = known.parked().is_none() && known.units.contains(turn);
-            (askable && !course.tried.contains(&turn.unit)).then_some((*turn, class))
-        });
-        if !queue.order.pace().is_on() {
-            return askable.next();
-        }
-        askable.min_by_key(|(turn, _)| queue.order.pace().seat(*turn, self.aged_to))
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::ids::{LocalQueueKey, Name, Uid};
 use crate::local_queue::LocalQueueId;
 use crate::nominate::least;
+use crate::order::Ranking;
 use crate::parking::ClassKey;
 use crate::queue::{Queue, QueueId};
 use crate::quota::Books;
@@ -165,7 +166,7 @@ impl Engine {
                 }
                 (false, Standing::Ready, _) => {
                     counts.1 += 1;
-                    let class = self.class_of(unit.uid, waiting);
+                    let class = self.class_of(unit, waiting);
                     expected.ready.entry((queue, class)).or_default().insert(turn);
                 }
                 _ => return fault("stands in the wrong place"),
@@ -303,7 +304,7 @@ impl Engine {
             let own = &local_queue.order;
             let mut order: Vec<Turn> = expected.local_order.get(&id).into_iter().flatten().copied().collect();
             order.sort_by_key(|turn| own.pace().seat(*turn, self.aged_to));
-            if !own.is_sound() || !own.iter(self.aged_to).eq(order) {
+            if !own.is_sound() || !own.iter(&Ranking::default(), self.aged_to).eq(order) {
                 return fault("the order is not that of its units".to_owned());
             }
             let joined = local_queue.queue().is_none_or(|queue| {
@@ -328,8 +329,14 @@ impl Engine {
         let none = BTreeSet::new();
         let order = expected.order.get(&id).unwrap_or(&none);
         let mut order: Vec<Turn> = order.iter().copied().collect();
-        order.sort_by_key(|turn| queue.order.pace().seat(*turn, self.aged_to));
-        if !queue.order.is_sound() || !queue.order.iter(self.aged_to).eq(order) {
+        order.sort_by_cached_key(|turn| {
+            let lane = self
+                .units
+                .get(turn.unit)
+                .and_then(|unit| self.lane_of(unit.local_queue));
+            (queue.ranking.of(lane), queue.order.pace().seat(*turn, self.aged_to))
+        });
+        if !queue.order.is_sound() || !self.in_order(queue).eq(order) {
             return fault("the order is not that of its units");
         }
         if !queue.parking.is_sound() {

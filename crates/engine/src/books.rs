@@ -83,8 +83,7 @@ impl Engine {
         if let Some(known) = self.local_queues.get_mut(local_queue) {
             known.books.charge(charges, phase);
         }
-        self.mark_queue(queue_id);
-        self.mark_local_queue(local_queue);
+        self.note_books(queue_id, local_queue);
     }
 
     /// The opposite of [`Engine::enter`].
@@ -101,8 +100,15 @@ impl Engine {
         if let Some(known) = self.local_queues.get_mut(local_queue) {
             known.books.release(charges, phase);
         }
-        self.mark_queue(queue_id);
+        self.note_books(queue_id, local_queue);
+    }
+
+    fn note_books(&mut self, queue: QueueId, local_queue: LocalQueueId) {
+        self.mark_queue(queue);
         self.mark_local_queue(local_queue);
+        if self.settings.past_usage.is_some() {
+            self.books_changed.insert(local_queue);
+        }
     }
 
     /// Counts off a unit that may have awaited its pods.

@@ -55,6 +55,12 @@ pub struct Engine {
     pub(crate) rising: BTreeSet<(Time, UnitId)>,
     /// StrictFIFO queues by when another unit is first by the passing of time alone.
     pub(crate) head_changes: BTreeSet<(Time, QueueId)>,
+    /// The last sample of what LocalQueues hold, while they are taken.
+    pub(crate) last_sample: Option<i64>,
+    /// LocalQueues whose usage is to be counted from the next pass on.
+    pub(crate) uncounted: BTreeSet<LocalQueueId>,
+    /// LocalQueues that may hold something else than at the end of the last pass.
+    pub(crate) books_changed: BTreeSet<LocalQueueId>,
     /// Units that hold quota and whose pods are not ready.
     pub(crate) unready: usize,
     /// Queues that wait for the pods of others.
@@ -229,7 +235,7 @@ impl Engine {
         }
         queue.set_spec(spec, &mut self.cells);
         queue.resettle |= before != (queue.spec.is_some(), queue.is_strict());
-        self.repace(id);
+        self.reorder(id);
         let Some(queue) = self.queues.get(id) else { return };
         for flavor in queue.flavors() {
             self.flavor_users.entry(flavor).insert(id);
@@ -248,10 +254,15 @@ impl Engine {
         if self.settings == settings {
             return;
         }
+        let counts_otherwise = self.settings.past_usage != settings.past_usage;
         self.settings = settings;
         self.outside_event();
+        if counts_otherwise {
+            self.forget_all_pasts();
+        }
         let all: Vec<QueueId> = self.queues.iter().map(|(id, _)| id).collect();
         for id in all {
+            self.reorder(id);
             self.refresh(id);
         }
     }
@@ -342,6 +353,9 @@ impl Engine {
         } else {
             self.units.list(local_queue.first_waiting).collect()
         };
+        let known_past =
+            |spec: &Option<(LocalQueueSpec, QueueId)>| spec.as_ref().map(|(spec, _)| spec.past_usage.clone());
+        let begins = known_past(&local_queue.spec) != known_past(&resolved);
         self.outside_event();
         for unit in &moved {
             self.withdraw(*unit);
@@ -353,11 +367,17 @@ impl Engine {
             && let Some(left) = self.queues.get_mut(queue)
         {
             left.local_queues.remove(&id);
+            left.ranking.remove(id);
         }
         if let Some((queue, _)) = to
             && let Some(joined) = self.queues.get_mut(queue)
         {
             joined.local_queues.insert(id);
+        }
+        if begins {
+            self.forget_past(id);
+        } else {
+            self.revalue(id);
         }
         for unit in moved {
             self.place(unit);

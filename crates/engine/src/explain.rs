@@ -71,23 +71,23 @@ impl Engine {
     /// Where a unit stands and why it waits; none if it does not wait.
     ///
     /// Costs O(log n), a copy of the numbers of the unit's tree of cohorts, and the length of the answer; independent of how
-    /// many wait. Amounts are those of this moment.
+    /// many wait. Where past usage counts, a look at each LocalQueue of its ClusterQueue as well. Amounts are those of this moment.
     pub fn waiting(&self, uid: Uid) -> Option<Waiting> {
         let id = self.units.find(uid)?;
         let (unit, waiting) = self.units.waiting(id)?;
         let local_queue = self.local_queues.get(unit.local_queue)?;
         let queue_id = local_queue.queue();
         let queue = queue_id.and_then(|queue| self.queues.get(queue));
-        let turn = waiting.turn(uid, id);
+        let (turn, lane) = (waiting.turn(uid, id), self.lane_of(unit.local_queue));
         let reason = self.cause(id, unit, waiting)?.reason();
         let is_stuck = reason.is_none();
         let mut told = Waiting {
             uid,
             local_queue: local_queue.key.clone(),
             queue: queue.map(|queue| queue.name.clone()),
-            position: queue.map(|queue| queue.order.rank(turn, self.aged_to)),
+            position: queue.map(|queue| queue.order.rank(&queue.ranking, lane, turn, self.aged_to)),
             ahead: queue.map_or_else(Vec::new, |queue| {
-                let ahead = queue.order.iter(self.aged_to).take_while(|other| *other != turn);
+                let ahead = self.in_order(queue).take_while(|other| *other != turn);
                 ahead.take(Waiting::AHEAD).map(|other| other.uid).collect()
             }),
             reason: reason.unwrap_or(WaitReason::Pending),
@@ -179,7 +179,7 @@ impl Engine {
         let queue = self.queues.find(queue).and_then(|id| self.queues.get(id));
         queue
             .into_iter()
-            .flat_map(|queue| queue.order.iter(self.aged_to).map(|turn| turn.uid))
+            .flat_map(|queue| self.in_order(queue).map(|turn| turn.uid))
     }
 
     /// The kind of reason why a unit waits.
@@ -210,12 +210,12 @@ impl Engine {
             return Some(Cause::BackOff(until));
         }
         if queue.is_strict() {
-            let head = queue.parking.head(self.aged_to)?;
+            let (head, _) = queue.first(self.aged_to)?;
             if head != waiting.turn(unit.uid, id) {
                 return Some(Cause::BehindHead(head.uid));
             }
         }
-        let key = self.class_of(unit.uid, waiting);
+        let key = self.class_of(unit, waiting);
         let class = queue.parking.class(queue.parking.find(key)?)?;
         Some(match (class.parked(), queue.claims.get(&waiting.turn(unit.uid, id))) {
             (Some(parked), _) => Cause::Stuck(parked.kind),

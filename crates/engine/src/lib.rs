@@ -40,7 +40,14 @@
 //!     }],
 //!     ..QueueSpec::default()
 //! }));
-//! engine.apply(Event::SetLocalQueue(LocalQueueSpec { key: key.clone(), queue: "main".into(), blocked: None, drain: false }));
+//! engine.apply(Event::SetLocalQueue(LocalQueueSpec {
+//!     key: key.clone(),
+//!     queue: "main".into(),
+//!     blocked: None,
+//!     drain: false,
+//!     weight: Weight::ONE,
+//!     past_usage: None,
+//! }));
 //! for uid in 0..3 {
 //!     engine.apply(Event::SetWaiting(UnitSpec {
 //!         uid: Uid(uid),
@@ -88,6 +95,7 @@ mod order;
 mod overview;
 mod parking;
 mod pass;
+mod past;
 mod positions;
 mod queue;
 mod quota;
@@ -124,6 +132,7 @@ pub use report::{
 };
 pub use spec::{
     Ageing, Blocked, BorrowWithinCohort, Charge, ChargedUnit, CohortSpec, Deadline, Event, Extras, FairSharing,
-    FlavorQuota, Fungibility, Gate, Inactive, LocalQueueSpec, Overdue, Phase, PodSetSpec, Preemption, Preference,
-    QueueSpec, Quota, Reclaim, ResourceGroup, Search, Settings, ShareRule, Strategy, UnitSpec, Weight, WithinQueue,
+    FlavorQuota, Fungibility, Gate, Inactive, LocalQueueSpec, Overdue, PastUsage, PastUsageRules, Phase, PodSetSpec,
+    Preemption, Preference, QueueSpec, Quota, Reclaim, ResourceGroup, Search, Settings, ShareRule, Strategy, UnitSpec,
+    Weight, WithinQueue,
 };

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::arena::{Arena, define_id};
 use crate::ids::LocalQueueKey;
 use crate::order::Order;
+use crate::past::Past;
 use crate::queue::QueueId;
 use crate::quota::Books;
 use crate::spec::LocalQueueSpec;
@@ -34,6 +35,8 @@ pub(crate) struct LocalQueue {
     pub(crate) books: Books,
     /// Its admitted units.
     pub(crate) running: BTreeSet<UnitId>,
+    /// What it used in the past, while that is counted.
+    pub(crate) past: Option<Past>,
     /// It is already listed as changed.
     pub(crate) changed: bool,
 }
@@ -75,6 +78,7 @@ impl LocalQueues {
             ready: 0,
             books: Books::default(),
             running: BTreeSet::new(),
+            past: None,
             changed: false,
         });
         self.ids.insert(key.clone(), id);
@@ -99,6 +103,11 @@ impl LocalQueues {
 
     pub(crate) fn get_mut(&mut self, id: LocalQueueId) -> Option<&mut LocalQueue> {
         self.arena.get_mut(id)
+    }
+
+    /// All of them, in no particular order.
+    pub(crate) fn ids(&self) -> Vec<LocalQueueId> {
+        self.arena.iter().map(|(id, _)| id).collect()
     }
 
     /// In the order of their keys, which costs sorting them.

@@ -44,7 +44,7 @@ impl Engine {
                 self.first_preemptor(queue, course)
             };
             let sticky = preemptor.is_some();
-            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict, self.aged_to))?;
+            let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict, &queue.ranking, self.aged_to))?;
             let key = queue.parking.class(class)?.key;
             if self.room_is_gone(id, class) {
                 self.unstir(id, class);
@@ -97,12 +97,15 @@ impl Engine {
     /// Parks a class again that was stirred by room that is gone.
     fn unstir(&mut self, id: QueueId, class: ClassId) {
         let Some(queue) = self.queues.get_mut(id) else { return };
-        queue.parking.unstir(class);
+        let (strict, is_news) = (queue.is_strict(), queue.parking.unstir(class));
         let stuck = queue.parking.class(class).and_then(|class| class.stuck.as_ref());
         if let Some(stuck) = stuck
             && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
         {
             tree.watches.arm(&stuck.wakes);
+        }
+        if is_news {
+            self.touch_class(id, class, strict);
         }
     }
 
@@ -346,14 +349,18 @@ impl Engine {
                 tree.watches.add((id, class), known.key.priority, &stuck.wakes);
             }
         }
-        if queue.parking.park(class, stuck)
-            && let Some(class) = queue.parking.class(class)
-        {
-            // In strict order the others of the class are behind their head, whatever it waits for.
-            let concerned = if strict { 1 } else { usize::MAX };
-            self.touched
-                .extend(class.units.iter().take(concerned).map(|turn| turn.unit));
+        if queue.parking.park(class, stuck) {
+            self.touch_class(id, class, strict);
         }
+    }
+
+    /// The units of a class wait for another kind of reason than before.
+    fn touch_class(&mut self, id: QueueId, class: ClassId, strict: bool) {
+        let class = self.queues.get(id).and_then(|queue| queue.parking.class(class));
+        // In strict order the others of the class are behind their head, whatever it waits for.
+        let concerned = if strict { 1 } else { usize::MAX };
+        let units = class.into_iter().flat_map(|class| class.units.iter());
+        self.touched.extend(units.take(concerned).map(|turn| turn.unit));
     }
 }
 

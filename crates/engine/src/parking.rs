@@ -11,7 +11,7 @@ use crate::arena::{Arena, define_id};
 use crate::assign::Plan;
 use crate::ids::Time;
 use crate::memory::Evictor;
-use crate::order::Heads;
+use crate::order::{Heads, Lane, Ranking};
 use crate::ranked::{Ranked, Turn};
 use crate::report::WaitKind;
 use crate::search::Stuck;
@@ -31,6 +31,8 @@ pub(crate) struct ClassKey {
     pub(crate) evicted_by: Option<Evictor>,
     /// They had a claim once: these are asked again whenever something changes, whatever their likes wait for.
     pub(crate) claims: bool,
+    /// Their LocalQueue, where units are ordered by what that used in the past.
+    pub(crate) lane: Lane,
 }
 
 /// All units of one class that a queue may consider.
@@ -81,6 +83,16 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
+    /// None yet, of a queue whose units age like this.
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            active: Heads::new(pace),
+            parked: Heads::new(pace),
+            ..Self::default()
+        }
+    }
+
     /// Adds a unit that may be considered. Joining a parked class it is parked too. The class, if it is the first of a parked
     /// one now.
     pub(crate) fn insert(&mut self, key: ClassKey, turn: Turn) -> Option<ClassId> {
@@ -98,8 +110,8 @@ impl Parking {
         self.units += 1;
         let first = before.is_none_or(|head| turn < head);
         if first {
-            before.map(|head| heads.remove(&head));
-            heads.insert(turn, id);
+            before.map(|head| heads.remove(key.lane, &head));
+            heads.insert(key.lane, turn, id);
         }
         if !parked {
             self.active_units += 1;
@@ -116,10 +128,10 @@ impl Parking {
         self.units -= 1;
         let parked = class.parked().is_some();
         let heads = if parked { &mut self.parked } else { &mut self.active };
-        if heads.remove(turn).is_some()
+        if heads.remove(class.key.lane, turn)
             && let Some(head) = class.units.first()
         {
-            heads.insert(head, id);
+            heads.insert(class.key.lane, head, id);
         }
         if !parked {
             self.active_units -= 1;
@@ -133,19 +145,30 @@ impl Parking {
     }
 
     /// The first unit that has to be examined at `now`. In strict order nobody is, while the very first unit is parked.
-    pub(crate) fn candidate(&self, strict: bool, now: Time) -> Option<(Turn, ClassId)> {
-        let first = self.active.first(now)?;
-        let blocked = strict && self.head(now) != Some(first.0);
+    pub(crate) fn candidate(&self, strict: bool, ranking: &Ranking, now: Time) -> Option<(Turn, ClassId)> {
+        let first = self.active.first(ranking, now)?;
+        let blocked = strict && self.head(ranking, now) != Some(first);
         (!blocked).then_some(first)
     }
 
     /// The first unit of all at `now`.
-    pub(crate) fn head(&self, now: Time) -> Option<Turn> {
-        let [active, parked] = [&self.active, &self.parked].map(|heads| heads.first(now).map(|(turn, _)| turn));
-        match (active, parked) {
-            (Some(one), Some(other)) if self.pace.seat(one, now) < self.pace.seat(other, now) => Some(one),
-            (one, other) => other.or(one),
-        }
+    pub(crate) fn head(&self, ranking: &Ranking, now: Time) -> Option<(Turn, ClassId)> {
+        let first = |heads: &Heads| heads.first(ranking, now);
+        let (Some(one), Some(other)) = (first(&self.active), first(&self.parked)) else {
+            return first(&self.active).or_else(|| first(&self.parked));
+        };
+        let seat = |(turn, id): (Turn, ClassId)| {
+            let lane = self.class(id).and_then(|class| class.key.lane);
+            (ranking.of(lane), self.pace.seat(turn, now))
+        };
+        Some(if seat(one) < seat(other) { one } else { other })
+    }
+
+    /// Whether there are units of more than one LocalQueue, where past usage counts.
+    pub(crate) fn has_several_local_queues(&self) -> bool {
+        let mut all = self.active.local_queues().chain(self.parked.local_queues());
+        let first = all.next();
+        all.any(|other| Some(other) != first)
     }
 
     pub(crate) fn let_age(&mut self, now: Time) {
@@ -155,29 +178,19 @@ impl Parking {
     }
 
     /// Takes in that waiting raises a unit no more.
-    pub(crate) fn settle(&mut self, turn: Turn) {
-        self.active.settle(turn);
-        self.parked.settle(turn);
-    }
-
-    /// Puts the classes in order anew.
-    pub(crate) fn repace(&mut self, pace: Pace) {
-        self.pace = pace;
-        self.active.repace(pace);
-        self.parked.repace(pace);
+    pub(crate) fn settle(&mut self, lane: Lane, turn: Turn) {
+        self.active.settle(lane, turn);
+        self.parked.settle(lane, turn);
     }
 
     /// Parks an active class. True if its units now wait for another kind of reason.
     pub(crate) fn park(&mut self, id: ClassId, stuck: Box<Stuck>) -> bool {
-        let kind = stuck.kind;
         let Some(class) = self.classes.get_mut(id) else {
             return false;
         };
         class.stuck = Some(stuck);
         class.stirred = true;
-        let changed = class.kind.replace(kind) != Some(kind);
-        self.unstir(id);
-        changed
+        self.unstir(id)
     }
 
     /// Makes a parked class active, as one for which there is room now. True if it was parked.
@@ -190,24 +203,27 @@ impl Parking {
         }
         class.stirred = true;
         if let Some(head) = class.units.first() {
-            self.parked.remove(&head);
-            self.active.insert(head, id);
+            self.parked.remove(class.key.lane, &head);
+            self.active.insert(class.key.lane, head, id);
         }
         self.active_units += class.units.len();
         true
     }
 
-    /// Parks a stirred class again: the room is gone.
-    pub(crate) fn unstir(&mut self, id: ClassId) {
+    /// Parks a stirred class again: the room is gone. True if its units now wait for another kind of reason.
+    pub(crate) fn unstir(&mut self, id: ClassId) -> bool {
         let Some(class) = self.classes.get_mut(id) else {
-            return;
+            return false;
         };
         class.stirred = false;
+        let kind = class.stuck.as_ref().map(|stuck| stuck.kind);
+        let changed = std::mem::replace(&mut class.kind, kind) != kind;
         if let Some(head) = class.units.first() {
-            self.active.remove(&head);
-            self.parked.insert(head, id);
+            self.active.remove(class.key.lane, &head);
+            self.parked.insert(class.key.lane, head, id);
         }
         self.active_units -= class.units.len();
+        changed
     }
 
     /// Makes a class active that is to be examined whatever it was stuck at; returns what was watched for it.
@@ -273,7 +289,11 @@ impl Parking {
                 .filter(move |(_, class)| class.parked().is_some() == parked);
             let mut heads = Heads::new(self.pace);
             for (id, class) in of_kind {
-                class.units.first().into_iter().for_each(|head| heads.insert(head, id));
+                class
+                    .units
+                    .first()
+                    .into_iter()
+                    .for_each(|head| heads.insert(class.key.lane, head, id));
             }
             heads
         };

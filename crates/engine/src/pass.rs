@@ -81,6 +81,7 @@ impl Engine {
             self.held_back.extend(open.drain(..));
         }
         self.end_claims(std::mem::take(&mut course.claims));
+        self.note_held();
         self.settle_reasons();
         self.dirty.clear();
         self.dirty.extend(open.drain(..));
@@ -98,6 +99,7 @@ impl Engine {
 
     fn let_time_pass(&mut self, now: Time) {
         self.let_age(now);
+        self.sample();
         while let Some((until, unit)) = self.timers.first().copied()
             && until <= now
         {
@@ -295,10 +297,10 @@ impl Engine {
                 continue;
             };
             if std::mem::take(&mut queue.resettle) {
-                touched.extend(queue.order.iter(self.aged_to).map(|turn| turn.unit));
+                touched.extend(queue.order.iter(&queue.ranking, self.aged_to).map(|turn| turn.unit));
             }
             let head = if queue.is_strict() {
-                queue.parking.head(self.aged_to)
+                queue.first(self.aged_to).map(|(turn, _)| turn)
             } else {
                 None
             };

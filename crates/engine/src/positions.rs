@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::Engine;
 use crate::ids::{LocalQueueKey, Uid};
 use crate::local_queue::{LocalQueue, LocalQueueId};
+use crate::order::Ranking;
 use crate::ranked::Turn;
 use crate::units::{Unit, WaitingUnit};
 
@@ -34,12 +35,16 @@ impl Engine {
         queue.spec.as_ref()?;
         // What stands in a row in the ClusterQueue stands in a row in each LocalQueue.
         let mut next: FxHashMap<LocalQueueId, usize> = FxHashMap::default();
-        let turns = queue.order.iter_from(offset, self.aged_to).take(limit).enumerate();
+        let turns = queue
+            .order
+            .iter_from(&queue.ranking, offset, self.aged_to)
+            .take(limit)
+            .enumerate();
         let places = turns.filter_map(|(index, turn)| {
             let (unit, waiting, local_queue) = self.standing_at(turn)?;
             let position = next
                 .entry(unit.local_queue)
-                .or_insert_with(|| local_queue.order.rank(turn, self.aged_to));
+                .or_insert_with(|| local_queue.order.rank(&Ranking::default(), None, turn, self.aged_to));
             let place = place(unit, waiting, local_queue, offset + index, *position);
             *position += 1;
             Some(place)
@@ -56,7 +61,7 @@ impl Engine {
         let queue = self.queues.get(local_queue.queue()?)?;
         let turns = local_queue
             .order
-            .iter_from(offset, self.aged_to)
+            .iter_from(&Ranking::default(), offset, self.aged_to)
             .take(limit)
             .enumerate();
         let places = turns.filter_map(|(index, turn)| {
@@ -65,7 +70,9 @@ impl Engine {
                 unit,
                 waiting,
                 local_queue,
-                queue.order.rank(turn, self.aged_to),
+                queue
+                    .order
+                    .rank(&queue.ranking, self.lane_of(unit.local_queue), turn, self.aged_to),
                 offset + index,
             ))
         });

@@ -9,7 +9,7 @@ use crate::assign::{Group, GroupFlavor};
 use crate::flavors::FlavorSpec;
 use crate::ids::{Name, Time, Uid};
 use crate::local_queue::LocalQueueId;
-use crate::order::Order;
+use crate::order::{Order, Ranking};
 use crate::parking::Parking;
 use crate::quota::{Books, CellId, Cells, FlavorId};
 use crate::ranked::Turn;
@@ -49,6 +49,10 @@ pub(crate) struct Queue {
     /// Those of them that may be considered.
     pub(crate) parking: Parking,
     pub(crate) local_queues: BTreeSet<LocalQueueId>,
+    /// Its units are ordered by what their LocalQueues used in the past.
+    pub(crate) by_past_usage: bool,
+    /// Its LocalQueues by that, if so.
+    pub(crate) ranking: Ranking,
     /// It is already listed as changed.
     pub(crate) changed: bool,
     /// The reasons of all its units must be looked at again.
@@ -92,6 +96,8 @@ impl Queue {
             order: Order::default(),
             parking: Parking::default(),
             local_queues: BTreeSet::new(),
+            by_past_usage: false,
+            ranking: Ranking::default(),
             changed: false,
             resettle: false,
             reported_head: None,

@@ -156,7 +156,7 @@ impl<T: Copy + Ord> Ranked<T> {
         loop {
             match node {
                 Node::Leaf(turns) => {
-                    pending.push(Level::Turns(turns.get(left..).unwrap_or_default().iter()));
+                    pending.push(Level::Turns(turns.range(left.min(turns.len())..)));
                     return Iter { pending };
                 }
                 Node::Branch(children) => {

@@ -3,6 +3,7 @@
 //! Every value is a complete state ("this is the queue now"), never a change, so that applying one twice is the
 //! same as applying it once and the order between kinds does not matter.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,8 @@ pub struct QueueSpec {
     pub fungibility: Fungibility,
     /// Its weight in fair sharing.
     pub weight: Weight,
+    /// Its units are ordered by the past usage of their LocalQueues first, where the [`Settings`] say how that is counted.
+    pub by_past_usage: bool,
     /// Why the caller wants it inactive, if it does: stopped, being deleted, using a field not acted on.
     pub inactive: Option<Inactive>,
     /// Its running units are to be evicted.
@@ -186,8 +189,22 @@ pub struct Ageing {
 pub struct Settings {
     /// Shares decide on order and preemption within cohorts.
     pub fair_sharing: Option<FairSharing>,
+    /// How past usage of LocalQueues is counted; not at all if none.
+    pub past_usage: Option<PastUsageRules>,
     /// A unit is admitted only when all admitted ones have their pods ready.
     pub block_admission: bool,
+}
+
+/// How past usage of LocalQueues is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastUsageRules {
+    /// Milliseconds after which past usage counts half; with zero or less it is forgotten at once.
+    pub half_life_ms: i64,
+    /// Milliseconds from one sample of what is held to the next; at least one.
+    pub sampling_ms: i64,
+    /// What one unit of a resource counts, in thousand-millionths; one for those not named. Of cpu the unit is a whole one,
+    /// not a thousandth.
+    pub resource_weights: BTreeMap<Name, u64>,
 }
 
 /// When a share allows a preemption.
@@ -266,6 +283,19 @@ pub struct LocalQueueSpec {
     pub blocked: Option<Blocked>,
     /// Its running units are to be evicted.
     pub drain: bool,
+    /// Its weight where units are ordered by past usage; zero: last.
+    pub weight: Weight,
+    /// What it is known to have used in the past, with which counting begins: when it appears, and whenever this changes.
+    pub past_usage: Option<PastUsage>,
+}
+
+/// What a LocalQueue used in the past, as far as it still counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastUsage {
+    /// By resource.
+    pub consumed: BTreeMap<Name, Amount>,
+    /// When that was so.
+    pub at: Time,
 }
 
 /// Why the units of a LocalQueue are set aside.

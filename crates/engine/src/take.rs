@@ -208,6 +208,7 @@ impl Engine {
             charges,
         };
         let local_queue = self.hold(nominee.turn.unit, Box::new(held))?;
+        self.note_entry(nominee.turn.unit);
         self.counters.admissions += 1;
         let local_queue = self.local_queues.get(local_queue)?.key.clone();
         Some(Admission {

@@ -1,30 +1,34 @@
 //! Where a waiting unit stands: in the order of its queue, and there among those that may be considered, those in
 //! back-off, or neither.
 
+use crate::ageing::Pace;
 use crate::books::released;
 use crate::engine::Engine;
-use crate::ids::Uid;
-use crate::local_queue::LocalQueue;
-use crate::parking::ClassKey;
-use crate::queue::QueueId;
+use crate::ids::Time;
+use crate::local_queue::{LocalQueue, LocalQueueId};
+use crate::order::{Lane, Order, Ranking};
+use crate::parking::{ClassId, ClassKey, Parking};
+use crate::pass::Course;
+use crate::queue::{Queue, QueueId};
 use crate::ranked::Turn;
 use crate::tree::NodeId;
-use crate::units::{Standing, UnitId, WaitingUnit};
+use crate::units::{Standing, Unit, UnitId, WaitingUnit};
 
 impl Engine {
     /// What a waiting unit has in common with those that are judged with it.
-    pub(crate) fn class_of(&self, uid: Uid, waiting: &WaitingUnit) -> ClassKey {
+    pub(crate) fn class_of(&self, unit: &Unit, waiting: &WaitingUnit) -> ClassKey {
         ClassKey {
             shape: waiting.shape,
             priority: waiting.priority,
-            evicted_by: self.memory.evicted_by(uid, waiting.priority),
+            evicted_by: self.memory.evicted_by(unit.uid, waiting.priority),
             claims: waiting.claims,
+            lane: self.lane_of(unit.local_queue),
         }
     }
 
     pub(crate) fn class_of_unit(&self, id: UnitId) -> Option<ClassKey> {
         let (unit, waiting) = self.units.waiting(id)?;
-        Some(self.class_of(unit.uid, waiting))
+        Some(self.class_of(unit, waiting))
     }
 
     /// Puts a waiting unit where it belongs: into the order of its queue, and there among those that may be
@@ -33,7 +37,7 @@ impl Engine {
         let Some((unit, waiting)) = self.units.waiting(id) else {
             return;
         };
-        let turn = waiting.turn(unit.uid, id);
+        let (turn, lane) = (waiting.turn(unit.uid, id), self.lane_of(unit.local_queue));
         self.touched.push(id);
         let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
             return;
@@ -43,12 +47,12 @@ impl Engine {
             return;
         };
         queue.let_age(self.aged_to);
-        queue.order.insert(turn);
+        queue.order.insert(lane, turn);
         if local_queue.order.len() == 0 {
-            local_queue.order.repace(queue.order.pace());
+            local_queue.order = Order::new(queue.order.pace());
         }
         local_queue.order.let_age(self.aged_to);
-        local_queue.order.insert(turn);
+        local_queue.order.insert(None, turn);
         let standing = if local_queue.is_blocked() || waiting.gate().is_some() {
             Standing::Aside
         } else if let Some(until) = waiting.not_before() {
@@ -73,7 +77,7 @@ impl Engine {
         let Some((unit, waiting)) = self.units.waiting(id) else {
             return;
         };
-        let (turn, class) = (waiting.turn(unit.uid, id), self.class_of(unit.uid, waiting));
+        let (turn, class) = (waiting.turn(unit.uid, id), self.class_of(unit, waiting));
         let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
             return;
         };
@@ -97,7 +101,7 @@ impl Engine {
             return;
         };
         let (turn, standing) = (waiting.turn(unit.uid, id), waiting.standing);
-        let (until, class) = (waiting.not_before(), self.class_of(unit.uid, waiting));
+        let (until, class) = (waiting.not_before(), self.class_of(unit, waiting));
         let Some(local_queue) = self.local_queues.get_mut(unit.local_queue) else {
             return;
         };
@@ -105,8 +109,8 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        queue.order.remove(&turn);
-        local_queue.order.remove(&turn);
+        queue.order.remove(class.lane, &turn);
+        local_queue.order.remove(None, &turn);
         queue.preemptors.remove(&turn);
         match (standing, until) {
             (Standing::Ready, _) => {
@@ -170,5 +174,67 @@ impl Engine {
         }
         tree.watches.shares_changed(&mut woken);
         self.wake_all(&woken);
+    }
+
+    /// Puts the units of a queue in order anew if they age otherwise than before, or past usage counts where it did not.
+    pub(crate) fn reorder(&mut self, id: QueueId) {
+        let Some(queue) = self.queues.get(id) else { return };
+        let ageing = queue.spec.as_ref().and_then(|spec| spec.extras.ageing);
+        let by_usage = queue.spec.as_ref().is_some_and(|spec| spec.by_past_usage) && self.settings.past_usage.is_some();
+        if queue.order.pace().is_of(ageing) && queue.by_past_usage == by_usage {
+            return;
+        }
+        let preemptors = queue.preemptors.clone();
+        let units: Vec<UnitId> = self.in_order(queue).map(|turn| turn.unit).collect();
+        for unit in &units {
+            self.withdraw(*unit);
+        }
+        if let Some(queue) = self.queues.get_mut(id) {
+            let pace = Pace::new(ageing, self.aged_to);
+            (queue.order, queue.parking) = (Order::new(pace), Parking::new(pace));
+            (queue.by_past_usage, queue.ranking) = (by_usage, Ranking::default());
+        }
+        self.revalue_all(id);
+        for unit in units {
+            self.place(unit);
+        }
+        if let Some(queue) = self.queues.get_mut(id) {
+            queue.preemptors = preemptors;
+        }
+    }
+
+    /// All units that wait in a queue, in order.
+    pub(crate) fn in_order<'a>(&self, queue: &'a Queue) -> impl Iterator<Item = Turn> + 'a {
+        queue.order.iter(&queue.ranking, self.aged_to)
+    }
+
+    /// The lane of the units of a LocalQueue.
+    pub(crate) fn lane_of(&self, local_queue: LocalQueueId) -> Lane {
+        let queue = self.local_queues.get(local_queue).and_then(LocalQueue::queue);
+        let by_usage = self.queues.get(queue?)?.by_past_usage;
+        by_usage.then_some(local_queue)
+    }
+
+    /// The first of the preemptors of a queue that can be asked, in queue order.
+    pub(crate) fn first_preemptor(&self, queue: &Queue, course: &Course) -> Option<(Turn, ClassId)> {
+        let mut askable = queue.preemptors.keys().filter_map(|turn| {
+            let class = queue.parking.find(self.class_of_unit(turn.unit)?)?;
+            let known = queue.parking.class(class)?;
+            let askable = known.parked().is_none() && known.units.contains(turn);
+            (askable && !course.tried.contains(&turn.unit)).then_some((*turn, class))
+        });
+        if !queue.order.pace().is_on() && !queue.by_past_usage {
+            return askable.next();
+        }
+        let seat = |turn| queue.order.pace().seat(turn, self.aged_to);
+        let lane = |class| queue.parking.class(class).and_then(|class| class.key.lane);
+        askable.min_by_key(|(turn, class)| (queue.ranking.of(lane(*class)), seat(*turn)))
+    }
+}
+
+impl Queue {
+    /// The first unit that may be considered at `now`.
+    pub(crate) fn first(&self, now: Time) -> Option<(Turn, ClassId)> {
+        self.parking.head(&self.ranking, now)
     }
 }

@@ -77,6 +77,60 @@ fn product(one: u128, other: u128) -> (u128, u128) {
     (high.wrapping_add(carried), (middle << 64) | (low & LOW))
 }
 
+/// A sum of products over a weight, or infinity, compared exactly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weighted {
+    /// The sum's upper and lower 128 bits.
+    sum: (u128, u128),
+    /// Zero: infinite, whatever the sum is.
+    weight: u64,
+}
+
+impl Weighted {
+    pub(crate) fn nothing_over(weight: u64) -> Self {
+        Self { sum: (0, 0), weight }
+    }
+
+    /// Adds a product to the sum.
+    pub(crate) fn add_product(&mut self, one: u128, other: u128) {
+        let (high, low) = product(one, other);
+        let (sum, carry) = self.sum.1.overflowing_add(low);
+        self.sum = (self.sum.0.saturating_add(high).saturating_add(u128::from(carry)), sum);
+    }
+
+    /// The sum times a factor, highest digit first.
+    fn times(self, factor: u64) -> [u128; 3] {
+        let ((top, high), (carry, low)) = (product(self.sum.0, factor.into()), product(self.sum.1, factor.into()));
+        let (middle, over) = high.overflowing_add(carry);
+        [top + u128::from(over), middle, low]
+    }
+}
+
+impl Ord for Weighted {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.weight, other.weight) {
+            (0, 0) => Ordering::Equal,
+            (0, _) => Ordering::Greater,
+            (_, 0) => Ordering::Less,
+            _ => self.times(other.weight).cmp(&other.times(self.weight)),
+        }
+    }
+}
+
+impl PartialOrd for Weighted {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Weighted {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Weighted {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +151,25 @@ mod tests {
         assert!(Share::new(u128::MAX, 1) < Share::INFINITE);
         assert_eq!(Share::new(1, 3).in_thousandths(), 334);
         assert_eq!(Share::INFINITE.in_thousandths(), i64::MAX);
+    }
+
+    #[test]
+    fn weighted_sums_compare_to_the_last_bit() {
+        let of = |products: &[(u128, u128)], weight| {
+            let mut sum = Weighted::nothing_over(weight);
+            for (one, other) in products {
+                sum.add_product(*one, *other);
+            }
+            sum
+        };
+        let big = u128::MAX >> 30;
+        assert!(of(&[(big, 7), (1, 1)], 5) > of(&[(big, 7)], 5));
+        assert_eq!(of(&[(big, 6)], 6), of(&[(big, 1)], 1));
+        assert!(of(&[(big, 6), (1, 1)], 6) > of(&[(big, 1)], 1));
+        assert!(of(&[(u128::MAX, u128::MAX)], u64::MAX) < of(&[(u128::MAX, u128::MAX)], u64::MAX - 1));
+        // The carry from one half to the other.
+        assert_eq!(of(&[(u128::MAX, 1), (1, 1)], 1), of(&[(1 << 64, 1 << 64)], 1));
+        assert_eq!(of(&[], 0), of(&[(3, 4)], 0));
+        assert!(of(&[], 0) > of(&[(u128::MAX, u128::MAX)], 1));
     }
 }

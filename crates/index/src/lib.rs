@@ -23,6 +23,7 @@ mod decide;
 mod lower;
 mod namespaces;
 mod objects;
+mod past;
 mod pending;
 mod quota;
 mod raise;

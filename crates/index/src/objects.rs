@@ -10,7 +10,8 @@ use sluice_api::conditions;
 use sluice_api::v1beta2::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, StopPolicy, WorkloadPriorityClass};
 use sluice_engine::{
     Admission, Blocked, Constraints, Effect, Event, FlavorSpec, LocalQueueKey, LocalQueueSpec, Name,
-    NodeSelectorRequirement, NodeSelectorTerm, SelectorOperator, Taint, Time, Toleration, TolerationOperator, Uid,
+    NodeSelectorRequirement, NodeSelectorTerm, PastUsage, SelectorOperator, Taint, Time, Toleration,
+    TolerationOperator, Uid,
 };
 use sluice_jobs::patch::AdmissionPlan;
 use sluice_jobs::priority::PriorityClasses;
@@ -18,7 +19,7 @@ use sluice_jobs::record::{Record, ResourceVersions};
 use sluice_jobs::view::JobView;
 
 use crate::Index;
-use crate::quota::cohort_spec;
+use crate::quota::{cohort_spec, weight};
 use crate::raise::flavors_of;
 
 /// Queue objects as last seen.
@@ -27,6 +28,8 @@ pub(crate) struct Objects {
     pub(crate) cluster_queues: BTreeMap<Name, ClusterQueue>,
     pub(crate) cohorts: BTreeMap<Name, Cohort>,
     pub(crate) local_queues: BTreeMap<LocalQueueKey, LocalQueue>,
+    /// What LocalQueues used in the past, as the engine was told.
+    pub(crate) pasts: BTreeMap<LocalQueueKey, PastUsage>,
     flavors: BTreeMap<Name, ResourceFlavor>,
     workload_priorities: BTreeMap<Name, i32>,
     pod_priorities: BTreeMap<Name, PodPriority>,
@@ -209,9 +212,12 @@ impl Index {
             .local_queues
             .get(&key)
             .is_some_and(|old| old.spec == queue.spec);
+        let past_is_news = self.remember_past(&key, &queue);
         self.objects.local_queues.insert(key.clone(), queue);
-        if !status_only {
+        if past_is_news || !status_only {
             self.lower_local_queue(&key);
+        }
+        if !status_only {
             self.retry_adoptions(now);
         }
     }
@@ -220,6 +226,7 @@ impl Index {
     pub fn delete_local_queue(&mut self, namespace: &str, name: &str) {
         let key = LocalQueueKey::new(namespace, name);
         self.objects.local_queues.remove(&key);
+        self.objects.pasts.remove(&key);
         self.tell(Event::RemoveLocalQueue(key));
     }
 
@@ -335,6 +342,8 @@ impl Index {
             queue,
             blocked,
             drain,
+            weight: weight(local.spec.fair_sharing.as_ref()),
+            past_usage: self.objects.pasts.get(key).cloned(),
         }));
     }
 

@@ -3,8 +3,8 @@
 use sluice_api::QuantityText;
 use sluice_api::conditions;
 use sluice_api::v1beta2::{
-    self as api, BorrowWithinCohortPolicy, ClusterQueue, Cohort, FlavorFungibilityPreference, FungibilityPolicy,
-    QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
+    self as api, AdmissionMode, BorrowWithinCohortPolicy, ClusterQueue, Cohort, FlavorFungibilityPreference,
+    FungibilityPolicy, QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
 };
 use sluice_engine::{
     Ageing, Amount, BorrowWithinCohort, CohortSpec, Extras, FlavorQuota, Fungibility, Inactive, Name, Preemption,
@@ -33,6 +33,10 @@ impl Objects {
             preemption: preemption(&spec.preemption),
             fungibility: fungibility(&spec.flavor_fungibility),
             weight: weight(spec.fair_sharing.as_ref()),
+            by_past_usage: spec
+                .admission_scope
+                .as_ref()
+                .is_some_and(|scope| scope.admission_mode == AdmissionMode::UsageBasedAdmissionFairSharing),
             inactive: self.inactive(queue),
             drain: spec.stop_policy == StopPolicy::HoldAndDrain,
             extras: extras(queue.extras().unwrap_or_default()),
@@ -215,7 +219,7 @@ fn extras(extras: api::Extras) -> Extras {
 }
 
 /// In thousand-millionths, exactly; what is above the greatest weight counts as that.
-fn weight(fair_sharing: Option<&api::FairSharing>) -> Weight {
+pub(crate) fn weight(fair_sharing: Option<&api::FairSharing>) -> Weight {
     let weight = fair_sharing.and_then(|sharing| sharing.weight.as_ref()?.parse().ok());
     weight.map_or(Weight::ONE, |weight| {
         Weight(u64::try_from(weight.nanos().max(0)).unwrap_or(u64::MAX))

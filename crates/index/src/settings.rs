@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sluice_api::configuration::{Configuration, PreemptionStrategy, RequeuingStrategy};
-use sluice_engine::{Event, FairSharing, Settings, ShareRule, Time};
+use sluice_api::configuration::{AdmissionFairSharing, Configuration, PreemptionStrategy, RequeuingStrategy};
+use sluice_engine::{Event, FairSharing, PastUsageRules, Settings, ShareRule, Time};
 
 use crate::Index;
 
@@ -24,7 +24,17 @@ fn settings(configuration: &Configuration) -> Settings {
             first: rule(sharing.first),
             second: sharing.second.map(rule),
         }),
+        past_usage: configuration.admission_fair_sharing.as_ref().map(past_usage_rules),
         block_admission: wait.is_some_and(|wait| wait.block_admission),
+    }
+}
+
+fn past_usage_rules(sharing: &AdmissionFairSharing) -> PastUsageRules {
+    let weights = sharing.resource_weights.iter();
+    PastUsageRules {
+        half_life_ms: milliseconds(sharing.usage_half_life_time),
+        sampling_ms: milliseconds(sharing.usage_sampling_interval).max(1),
+        resource_weights: weights.map(|(name, weight)| (name.as_str().into(), weight.0)).collect(),
     }
 }
 

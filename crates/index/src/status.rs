@@ -99,7 +99,7 @@ impl Index {
             admitted_workloads: count(report.admitted),
             flavors_reservation: local_flavors(&report, |usage| usage.reserved),
             flavors_usage: local_flavors(&report, |usage| usage.admitted),
-            ..old.clone()
+            fair_sharing: self.wanted_past(key, old.fair_sharing.as_ref()),
         };
         (Some(&status) != queue.status.as_ref()).then(|| WantedStatus::LocalQueue {
             key: key.clone(),

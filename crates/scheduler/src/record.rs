@@ -138,7 +138,7 @@ pub fn replay(mut log: impl BufRead) -> Result<Replayed> {
 #[cfg(test)]
 mod tests {
     use sluice_engine::{Amount, FlavorQuota, Name, QueueSpec, ResourceGroup, Time, Uid, UnitSpec};
-    use sluice_engine::{Event, FlavorSpec, LocalQueueKey, LocalQueueSpec, PodSetSpec};
+    use sluice_engine::{Event, FlavorSpec, LocalQueueKey, LocalQueueSpec, PodSetSpec, Weight};
 
     use super::*;
 
@@ -185,6 +185,8 @@ mod tests {
                 queue: Name::from("cq"),
                 blocked: None,
                 drain: false,
+                weight: Weight::ONE,
+                past_usage: None,
             }),
             Event::SetWaiting(unit(1)),
             Event::SetWaiting(unit(2)),

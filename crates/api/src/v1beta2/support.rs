@@ -3,12 +3,9 @@
 //! A field that is accepted and silently ignored would be a promise not kept: the queue says so instead, with the
 //! names that these methods return.
 
-use sluice_quantity::Quantity;
-
 use super::cluster_queue::ClusterQueue;
 use super::cohort::Cohort;
 use super::local_queue::LocalQueue;
-use super::policy::FairSharing;
 use super::resource_flavor::ResourceFlavor;
 
 /// Path of an annotation of Sluice's own.
@@ -26,7 +23,6 @@ impl ClusterQueue {
         let extras = self.extras().unwrap_or_default();
         named([
             (spec.admission_checks_strategy.is_some(), "spec.admissionChecksStrategy"),
-            (spec.admission_scope.is_some(), "spec.admissionScope"),
             (
                 spec.concurrent_admission_policy.is_some(),
                 "spec.concurrentAdmissionPolicy",
@@ -45,9 +41,9 @@ impl Cohort {
 }
 
 impl LocalQueue {
-    /// Paths of the fields in use that are not acted on yet, in the order of the API.
+    /// Paths of the fields in use that are not acted on yet, in the order of the API. All of them are acted on.
     pub fn unsupported_fields(&self) -> Vec<String> {
-        named([(weighted(self.spec.fair_sharing.as_ref()), "spec.fairSharing.weight")])
+        Vec::new()
     }
 }
 
@@ -64,12 +60,4 @@ fn named<const N: usize>(fields: [(bool, &str); N]) -> Vec<String> {
         .filter(|(in_use, _)| *in_use)
         .map(|(_, name)| name.to_owned())
         .collect()
-}
-
-/// Whether the weight is other than 1. A broken weight is `validate`'s to report.
-fn weighted(fair_sharing: Option<&FairSharing>) -> bool {
-    fair_sharing
-        .and_then(|sharing| sharing.weight.as_ref())
-        .and_then(|weight| weight.parse().ok())
-        .is_some_and(|weight| weight != Quantity::from(1))
 }

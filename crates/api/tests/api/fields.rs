@@ -167,6 +167,7 @@ fn quota_limits_cohorts_policies_and_weights_are_acted_on() {
             "borrowWithinCohort": { "policy": "LowerPriority", "maxPriorityThreshold": 1 },
         },
         "fairSharing": { "weight": "500m" },
+        "admissionScope": { "admissionMode": "UsageBasedAdmissionFairSharing" },
     }));
     assert_eq!(queue.unsupported_fields(), Vec::<String>::new());
     let cohort: Cohort = read(json!({
@@ -181,10 +182,6 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
         (
             json!({ "admissionChecksStrategy": { "admissionChecks": [{ "name": "a" }] } }),
             "spec.admissionChecksStrategy",
-        ),
-        (
-            json!({ "admissionScope": { "admissionMode": "NoAdmissionFairSharing" } }),
-            "spec.admissionScope",
         ),
         (
             json!({ "concurrentAdmissionPolicy": { "migration": { "mode": "RetainFirstAdmission" } } }),
@@ -220,14 +217,11 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
 }
 
 #[test]
-fn fields_of_local_queues_and_flavors_that_are_not_acted_on_are_named() {
+fn a_field_of_a_flavor_that_is_not_acted_on_is_named_and_all_of_local_queues_are_acted_on() {
     for policy in ["Hold", "HoldAndDrain"] {
-        let queue =
-            local_queue(json!({ "clusterQueue": "a", "stopPolicy": policy, "fairSharing": { "weight": "1000m" } }));
+        let queue = local_queue(json!({ "clusterQueue": "a", "stopPolicy": policy, "fairSharing": { "weight": 2 } }));
         assert_eq!(queue.unsupported_fields(), Vec::<String>::new());
     }
-    let queue = local_queue(json!({ "fairSharing": { "weight": 2 } }));
-    assert_eq!(queue.unsupported_fields(), ["spec.fairSharing.weight"]);
     let flavor = |spec: Value| read::<ResourceFlavor>(json!({ "metadata": {}, "spec": spec }));
     assert!(
         flavor(json!({ "nodeLabels": { "a": "b" } }))

@@ -64,6 +64,8 @@ pub(crate) fn local_queue(name: &str, queue: &str) -> LocalQueueSpec {
         queue: queue.into(),
         blocked: None,
         drain: false,
+        weight: Weight::ONE,
+        past_usage: None,
     }
 }
 

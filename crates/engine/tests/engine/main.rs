@@ -11,6 +11,7 @@ mod cases;
 mod cost;
 mod extras;
 mod order;
+mod past_usage;
 mod positions;
 mod random;
 mod twin;

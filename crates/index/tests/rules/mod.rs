@@ -3,6 +3,7 @@
 mod cohorts;
 mod execution;
 mod partial;
+mod past_usage;
 mod pods_ready;
 mod random;
 mod stops;

@@ -31,12 +31,14 @@ macro_rules! for_each_scenario {
             a_missing_parent_stops_its_members
             a_missing_priority_class_holds_a_job
             a_queue_moves_to_another_cohort
+            a_queue_on_hold_has_used_what_its_jobs_use
             a_queue_that_may_borrow_evicts_no_more_than_needed
             a_queue_without_a_namespace_selector_admits_nobody
             a_resource_taken_from_a_member_stays_charged_to_the_cohort
             a_resource_taken_from_a_queue_stays_charged
             a_stopped_queue_admits_nothing
             a_strict_queue_waits_for_its_head
+            admission_by_past_usage
             admission_gates
             ageing_has_a_cap
             an_evicted_job_is_head_again_at_once
@@ -74,6 +76,7 @@ macro_rules! for_each_scenario {
             own_quota_that_cannot_be_taken_back_is_not_lent
             only_who_uses_too_much_shrinks
             partial_admission
+            past_usage_counts_by_weight
             pods_can_have_a_quota
             pods_that_are_not_ready_in_time
             pods_that_have_ended_give_their_quota_back

@@ -135,6 +135,7 @@ impl Pair {
                 .ok_or_else(|| TestCaseError::fail("no report"))?;
             let waiting = self.twin.waiting.values().filter(|unit| unit.local_queue == *key);
             prop_assert_eq!(report.pending_active + report.pending_inadmissible, waiting.count());
+            prop_assert_eq!(engine.past_usage(key), self.twin.past_usage(key), "{}", key);
             let charged = self.twin.charged.values().filter(|unit| unit.local_queue == *key);
             prop_assert_eq!(report.reserving, charged.count());
         }
@@ -346,6 +347,7 @@ fn blurred(mut reason: WaitReason) -> WaitReason {
 /// A world in few words, for whoever looks into a difference.
 fn describe(twin: &Twin) -> String {
     let mut lines = vec![format!("now {} {:?}", twin.now, twin.settings)];
+    lines.extend(twin.local_queues.values().map(|spec| format!("{spec:?}")));
     lines.extend(twin.cohorts.values().map(|spec| format!("{spec:?}")));
     lines.extend(twin.queues.values().map(|spec| format!("{spec:?}")));
     lines.extend(twin.charged.values().map(|unit| {

@@ -72,7 +72,7 @@ pub(crate) fn a_scale(shared: bool) -> BoxedStrategy<Scale> {
     let tight = tight.prop_map(|(queues, flavors, units, cohorts)| Scale {
         queues,
         flavors,
-        local_queues: queues,
+        local_queues: 2 * queues,
         units,
         cohorts,
         shared: true,
@@ -283,6 +283,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
         a_weight(),
         prop_oneof![5 => Just(0_i64), 1 => 1_i64..40],
         prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => (1_i64..40).prop_map(Some)],
+        any::<bool>(),
     );
     let state = prop_oneof![if scale.shared { 80 } else { 10 } => Just(0), 1 => Just(1), 1 => Just(2)];
     let state = (prop::bool::weighted(0.3), state, ageing());
@@ -306,12 +307,13 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
             if !scale.shared {
                 return plain;
             }
-            let (cohort, preemption, fungibility, weight, min_run_ms, shrink_after_ms) = sharing;
+            let (cohort, preemption, fungibility, weight, min_run_ms, shrink_after_ms, by_past_usage) = sharing;
             QueueSpec {
                 cohort,
                 preemption,
                 fungibility,
                 weight,
+                by_past_usage,
                 drain: state == 2,
                 extras: Extras {
                     min_run_ms,
@@ -354,6 +356,22 @@ fn a_cohort(scale: Scale) -> BoxedStrategy<CohortSpec> {
         .boxed()
 }
 
+/// Mostly such that a world sees many samples.
+fn past_usage_rules() -> BoxedStrategy<PastUsageRules> {
+    let half_life = prop_oneof![1 => Just(0_i64), 10 => 1_i64..200, 1 => Just(i64::MAX)];
+    let sampling = prop_oneof![10 => 1_i64..30, 1 => Just(i64::MAX)];
+    let weight =
+        || prop_oneof![1 => Just(0_u64), 1 => Just(1), 3 => 1_u64..5_000_000_000, 1 => Just(1_000_000_000_000_000_000)];
+    let weights = prop::collection::btree_map(prop_oneof!["cpu", "gpu"].prop_map(Name::from), weight(), 0..3);
+    (half_life, sampling, weights)
+        .prop_map(|(half_life_ms, sampling_ms, resource_weights)| PastUsageRules {
+            half_life_ms,
+            sampling_ms,
+            resource_weights,
+        })
+        .boxed()
+}
+
 fn settings() -> BoxedStrategy<Settings> {
     let rule = || {
         prop_oneof![
@@ -362,18 +380,39 @@ fn settings() -> BoxedStrategy<Settings> {
         ]
     };
     let fair_sharing = (rule(), prop::option::of(rule())).prop_map(|(first, second)| FairSharing { first, second });
-    (prop::option::of(fair_sharing), prop::bool::weighted(0.1))
-        .prop_map(|(fair_sharing, block_admission)| Settings {
+    (
+        prop::option::of(fair_sharing),
+        prop::bool::weighted(0.1),
+        prop::option::of(past_usage_rules()),
+    )
+        .prop_map(|(fair_sharing, block_admission, past_usage)| Settings {
             fair_sharing,
             block_admission,
+            past_usage,
         })
         .boxed()
 }
 
 fn a_local_queue(scale: Scale) -> BoxedStrategy<LocalQueueSpec> {
     let state = prop_oneof![20 => Just(0), 2 => Just(1), 1 => Just(2)];
-    (0..scale.local_queues, 0..scale.queues, state)
-        .prop_map(move |(index, queue, state)| LocalQueueSpec {
+    let past_usage = (
+        prop::option::weighted(0.5, amount()),
+        prop::option::of(amount()),
+        0_i64..40,
+    );
+    let past_usage = past_usage.prop_map(|(cpu, gpu, at)| {
+        let amounts = [("cpu", cpu), ("gpu", gpu)].into_iter();
+        let amounts = amounts.filter_map(|(name, amount)| Some((Name::from(name), Amount::new(amount?))));
+        PastUsage {
+            consumed: amounts.collect(),
+            at: Time(at),
+        }
+    });
+    let past_usage = prop::option::weighted(0.3, past_usage);
+    (0..scale.local_queues, 0..scale.queues, state, a_weight(), past_usage)
+        .prop_map(move |(index, queue, state, weight, past_usage)| LocalQueueSpec {
+            weight,
+            past_usage,
             blocked: (state > 0).then(|| Blocked {
                 reason: "Stopped".into(),
                 message: "stopped".into(),
@@ -381,7 +420,7 @@ fn a_local_queue(scale: Scale) -> BoxedStrategy<LocalQueueSpec> {
             drain: scale.shared && state == 2,
             ..local_queue(
                 &format!("l{index}"),
-                &format!("q{}", if scale.tight { index } else { queue }),
+                &format!("q{}", if scale.tight { index % scale.queues } else { queue }),
             )
         })
         .boxed()

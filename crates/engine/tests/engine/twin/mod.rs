@@ -2,6 +2,7 @@
 //! no sums from one question to the next, and shares no deciding code with the engine.
 
 mod pass;
+mod past;
 mod reasons;
 mod search;
 mod shrink;
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_engine::*;
 
 pub(crate) use pass::{Claim, Claimed};
+use past::Past;
 pub(crate) use reasons::{Stands, Why};
 pub(crate) use shrink::is_to_shrink;
 pub(crate) use tree::{At, Book, Cell, Forest, Needs};
@@ -41,6 +43,10 @@ pub(crate) struct Twin {
     pub(crate) claims: BTreeMap<Uid, Claim>,
     /// Since which pass each found a ClusterQueue to be to shrink in a cell (section 8).
     pub(crate) over_since: BTreeMap<(Name, Cell), i64>,
+    /// What LocalQueues used in the past, while that is counted.
+    pasts: BTreeMap<LocalQueueKey, Past>,
+    /// The last sample of what they hold.
+    last_sample: Option<i64>,
 }
 
 /// The last time that a unit was evicted to make room.
@@ -80,16 +86,26 @@ impl Twin {
             Event::RemoveCohort(name) => {
                 self.cohorts.remove(&name);
             }
-            Event::SetSettings(settings) => self.settings = settings,
+            Event::SetSettings(settings) => {
+                if self.settings.past_usage != settings.past_usage {
+                    self.pasts.clear();
+                    self.last_sample = None;
+                }
+                self.settings = settings;
+            }
             Event::SetLocalQueue(spec) => {
                 let before = self.local_queues.get(&spec.key);
                 if before.is_some_and(|before| before.queue != spec.queue) {
                     let waiting = &self.waiting;
                     self.preemptors.retain(|uid, _| waiting[uid].local_queue != spec.key);
                 }
+                if before.is_none_or(|before| before.past_usage != spec.past_usage) {
+                    self.pasts.remove(&spec.key);
+                }
                 self.local_queues.insert(spec.key.clone(), spec);
             }
             Event::RemoveLocalQueue(key) => {
+                self.pasts.remove(&key);
                 self.local_queues.remove(&key);
             }
             Event::SetWaiting(unit) => self.waits(unit),
@@ -170,9 +186,9 @@ impl Twin {
         };
         let mut units: Vec<UnitSpec> = self.waiting.values().filter(leads_here).cloned().collect();
         let ageing = self.queues.get(queue).and_then(|spec| spec.extras.ageing);
-        units.sort_by_key(|unit| {
+        units.sort_by_cached_key(|unit| {
             let (_, queued_at, uid) = turn(unit);
-            (-aged(unit, ageing, now), queued_at, uid)
+            (self.counts(unit), -aged(unit, ageing, now), queued_at, uid)
         });
         units
     }

@@ -41,6 +41,7 @@ impl Twin {
     pub(crate) fn pass(&mut self, now: i64) -> Pass {
         self.now = now;
         self.claims.clear();
+        self.sample();
         let forest = self.forest();
         let mut actions = self.demanded();
         self.shrink(&forest, &mut actions);
@@ -51,6 +52,7 @@ impl Twin {
                 break;
             }
         }
+        self.note_held();
         let next = self.next();
         Pass { actions, next }
     }
@@ -108,7 +110,8 @@ impl Twin {
         let forest = self.forest();
         let open = self.queues.values().filter(|spec| self.is_open(spec, &forest));
         let strict = open.filter(|spec| spec.strategy == Strategy::StrictFifo);
-        let heads = strict.filter_map(|spec| self.head_change(&spec.name));
+        let heads = strict.flat_map(|spec| [self.head_change(&spec.name), self.next_sample(spec)]);
+        let heads = heads.flatten();
         let graces = self.over_since.iter().map(|((name, _), since)| {
             let grace = self.queues[name].extras.shrink_after_ms.unwrap();
             Time(since.saturating_add(grace))
@@ -117,7 +120,7 @@ impl Twin {
         all.filter(|at| at.0 > self.now).min()
     }
 
-    /// When another unit of a StrictFIFO queue is first by ageing alone: whoever was passed stays behind.
+    /// When another unit of a StrictFIFO queue is first by ageing alone, what counts of LocalQueues being as it is: whoever was passed stays behind.
     fn head_change(&self, queue: &str) -> Option<Time> {
         let head = |now| {
             let mut order = self.order_at(queue, now).into_iter();
@@ -356,6 +359,7 @@ impl Twin {
         };
         self.waiting.remove(&uid);
         self.preemptors.remove(&uid);
+        self.note_entry(&charged);
         self.charged.insert(uid, charged);
         Admission {
             uid,

@@ -437,7 +437,7 @@ impl PartialEq for Share {
 impl Eq for Share {}
 
 /// The product as base-2^32 digits, highest first, as on paper.
-fn product(factors: [u128; 3]) -> [u64; 12] {
+pub(super) fn product(factors: [u128; 3]) -> [u64; 12] {
     let digits = |number: u128| (0..4).map(move |place| (number >> (32 * place)) & 0xffff_ffff);
     let mut lowest_first = [0_u128; 12];
     lowest_first[0] = 1;
