@@ -609,6 +609,43 @@ fn a_parked_unit_is_looked_at_again_when_a_fuller_flavor_sends_its_first_pod_set
     assert_eq!(bench.admitted(), [2, 1]);
 }
 
+/// The same the other way: a flavor that an earlier pod set would have to borrow in becomes one in which it need not.
+#[test]
+fn a_parked_unit_is_looked_at_again_when_its_first_pod_set_need_not_borrow_elsewhere_any_more() {
+    let spec = QueueSpec {
+        cohort: Some("all".into()),
+        fungibility: Fungibility {
+            when_can_borrow: Search::TryNextFlavor,
+            ..Fungibility::default()
+        },
+        ..queue("q", vec![group(&["cpu"], &[("a", &[2]), ("b", &[4])])])
+    };
+    let mut bench = Bench::new(vec![spec]);
+    bench.apply(Event::SetFlavor(flavor("a", &[("kind", "a")])));
+    bench.apply(Event::SetFlavor(flavor("b", &[("kind", "b")])));
+    bench.apply(Event::SetCohort(CohortSpec {
+        name: "all".into(),
+        groups: vec![group(&["cpu"], &[("a", &[2])])],
+        ..CohortSpec::default()
+    }));
+    bench.wait([unit(1, &[("cpu", 1)])]);
+    assert_eq!(bench.admitted(), [1]);
+    let mut workers = pod_set("workers", 1, &[("cpu", 4)]);
+    workers.constraints = Constraints {
+        node_selector: strings(&[("kind", "b")]),
+        ..Constraints::default()
+    }
+    .into();
+    bench.wait([UnitSpec {
+        pod_sets: vec![pod_set("driver", 1, &[("cpu", 2)]), workers],
+        ..unit(2, &[])
+    }]);
+    // With one of two used in a the driver goes to b, and the workers have too little left there.
+    assert_eq!(bench.admitted(), []);
+    bench.finish(1);
+    assert_eq!(bench.admitted(), [2]);
+}
+
 #[test]
 fn reports_follow_a_unit_from_waiting_to_gone() {
     let mut bench = Bench::new(vec![queue("q", cpu(1))]);
