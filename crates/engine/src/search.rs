@@ -106,6 +106,10 @@ impl Ground<'_> {
                 stuck.ask = index;
                 if plan.entangled {
                     stuck.wakes.charges = plan.asks.iter().flat_map(slots_of).collect();
+                    // One before it may go where it would have to borrow now, and leave room.
+                    for slot in plan.asks[..index].iter().flat_map(slots_of) {
+                        self.watch_releases(asker, slot, &mut stuck.wakes);
+                    }
                 }
                 stuck.taken = taken;
                 return Err(Box::new(stuck));

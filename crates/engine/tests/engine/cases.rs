@@ -8,13 +8,15 @@ fn cpu(quota: i64) -> Vec<ResourceGroup> {
     vec![group(&["cpu"], &[("default", &[quota])])]
 }
 
-fn selecting(unit: UnitSpec, node_selector: &[(&str, &str)]) -> UnitSpec {
-    let constraints = Constraints {
+fn constraints(node_selector: &[(&str, &str)]) -> Constraints {
+    Constraints {
         node_selector: strings(node_selector),
         ..Constraints::default()
-    };
-    let mut unit = unit;
-    unit.pod_sets[0].constraints = constraints.into();
+    }
+}
+
+fn selecting(mut unit: UnitSpec, node_selector: &[(&str, &str)]) -> UnitSpec {
+    unit.pod_sets[0].constraints = constraints(node_selector).into();
     unit
 }
 
@@ -587,18 +589,13 @@ fn pod_sets_of_one_unit_share_what_is_free() {
     assert_eq!((&*pod_set, shortages.len(), shortages[0].free.get()), ("driver", 2, 1));
 }
 
-/// An earlier pod set takes its first choice even if a later one then has none left; once that choice is full, it
-/// goes elsewhere and the later one fits. Rare, but parking must not hide it.
+/// An earlier pod set takes its first choice even if a later one then has none left; once that is full it goes elsewhere.
 #[test]
 fn a_parked_unit_is_looked_at_again_when_a_fuller_flavor_sends_its_first_pod_set_elsewhere() {
     let mut bench = Bench::new(vec![queue("q", vec![group(&["cpu"], &[("a", &[4]), ("b", &[3])])])]);
     bench.apply(Event::SetFlavor(flavor("b", &[("kind", "b")])));
     let mut workers = pod_set("workers", 1, &[("cpu", 2)]);
-    workers.constraints = Constraints {
-        node_selector: strings(&[("kind", "a")]),
-        ..Constraints::default()
-    }
-    .into();
+    workers.constraints = constraints(&[("kind", "a")]).into();
     let first = UnitSpec {
         pod_sets: vec![pod_set("driver", 1, &[("cpu", 3)]), workers],
         ..unit(1, &[])
@@ -607,6 +604,39 @@ fn a_parked_unit_is_looked_at_again_when_a_fuller_flavor_sends_its_first_pod_set
     assert_eq!(bench.admitted(), []);
     bench.wait([selecting(unit(2, &[("cpu", 2)]), &[("kind", "a")])]);
     assert_eq!(bench.admitted(), [2, 1]);
+}
+
+/// The same the other way: a flavor that an earlier pod set would have to borrow in becomes one in which it need not.
+#[test]
+fn a_parked_unit_is_looked_at_again_when_its_first_pod_set_need_not_borrow_elsewhere_any_more() {
+    let spec = QueueSpec {
+        cohort: Some("all".into()),
+        fungibility: Fungibility {
+            when_can_borrow: Search::TryNextFlavor,
+            ..Fungibility::default()
+        },
+        ..queue("q", vec![group(&["cpu"], &[("a", &[2]), ("b", &[4])])])
+    };
+    let mut bench = Bench::new(vec![spec]);
+    bench.apply(Event::SetFlavor(flavor("a", &[("kind", "a")])));
+    bench.apply(Event::SetFlavor(flavor("b", &[("kind", "b")])));
+    bench.apply(Event::SetCohort(CohortSpec {
+        name: "all".into(),
+        groups: vec![group(&["cpu"], &[("a", &[2])])],
+        ..CohortSpec::default()
+    }));
+    bench.wait([unit(1, &[("cpu", 1)])]);
+    assert_eq!(bench.admitted(), [1]);
+    let mut workers = pod_set("workers", 1, &[("cpu", 4)]);
+    workers.constraints = constraints(&[("kind", "b")]).into();
+    bench.wait([UnitSpec {
+        pod_sets: vec![pod_set("driver", 1, &[("cpu", 2)]), workers],
+        ..unit(2, &[])
+    }]);
+    // With one of two used in a the driver goes to b, and the workers have too little left there.
+    assert_eq!(bench.admitted(), []);
+    bench.finish(1);
+    assert_eq!(bench.admitted(), [2]);
 }
 
 #[test]
