@@ -14,7 +14,6 @@ mod answer;
 mod authentication;
 mod authorization;
 mod desk;
-mod discovery;
 mod negotiation;
 mod openapi;
 mod page;
