@@ -125,7 +125,7 @@ mod tests {
     fn all_forms_of_discovery_say_the_same() {
         let groups: APIGroupList = serde_json::from_value(groups()).unwrap();
         let group: APIGroup = serde_json::from_value(group()).unwrap();
-        assert_eq!(groups.groups, [group.clone()]);
+        assert_eq!(groups.groups, std::slice::from_ref(&group));
         assert_eq!(group.preferred_version.unwrap().version, "v1beta2");
         let aggregated = aggregated();
         let versions = aggregated["items"][0]["versions"].as_array().unwrap();
