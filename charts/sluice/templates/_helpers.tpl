@@ -40,6 +40,38 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "sluice.fullname" . }}-scheduler
 {{- end -}}
 
+{{/* The Service of the visibility API. */}}
+{{- define "sluice.visibility" -}}
+{{ include "sluice.fullname" . }}-visibility
+{{- end -}}
+
+{{/* Which pods the scheduler runs in. */}}
+{{- define "sluice.schedulerComponent" -}}
+{{ if .Values.scheduler.standalone }}scheduler{{ else }}webhook{{ end }}
+{{- end -}}
+
+{{/* Not empty: the visibility API is served with a certificate that the API server checks. */}}
+{{- define "sluice.visibilityChecked" -}}
+{{- if and .Values.visibility.enabled .Values.visibility.caBundle }}yes{{ end -}}
+{{- end -}}
+
+{{- define "sluice.visibilityMount" -}}
+{{- if include "sluice.visibilityChecked" . }}
+- {name: visibility-tls, mountPath: /etc/sluice/visibility-tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* Optional: queueing goes on without it. */}}
+{{- define "sluice.visibilityVolume" -}}
+{{- if include "sluice.visibilityChecked" . }}
+- name: visibility-tls
+  secret:
+    secretName: {{ .Values.visibility.certificateSecret | default (printf "%s-tls" (include "sluice.visibility" .)) }}
+    defaultMode: 288
+    optional: true
+{{- end }}
+{{- end -}}
+
 {{/* The ConfigMap with the configuration file. */}}
 {{- define "sluice.configuration" -}}
 {{ include "sluice.fullname" . }}-config
@@ -178,12 +210,24 @@ args:
   - --guard-lease={{ .namespace }}/{{ .name }}
 {{- end }}
   - --term-name={{ include "sluice.term" . }}
+  - --visibility={{ .Values.visibility.enabled }}
+{{- if .Values.visibility.enabled }}
+  - --visibility-bind-address={{ .Values.listenHost }}:{{ .Values.visibility.port }}
+  - --visibility-service={{ include "sluice.visibility" . }}
+{{- if include "sluice.visibilityChecked" . }}
+  - --visibility-tls-cert-file=/etc/sluice/visibility-tls/tls.crt
+  - --visibility-tls-private-key-file=/etc/sluice/visibility-tls/tls.key
+{{- end }}
+{{- end }}
   - --write-concurrency={{ $s.writeConcurrency }}
   - --log-format={{ .Values.logFormat }}
   - --log-filter={{ .Values.logLevel }}
 {{ include "sluice.container" . }}
 ports:
   - {name: sched-health, containerPort: {{ $s.healthPort }}, protocol: TCP}
+{{- if .Values.visibility.enabled }}
+  - {name: visibility, containerPort: {{ .Values.visibility.port }}, protocol: TCP}
+{{- end }}
 livenessProbe:
   httpGet: {path: /healthz, port: sched-health, scheme: HTTP}
   periodSeconds: 10
@@ -194,4 +238,5 @@ resources:
   {{- toYaml $s.resources | nindent 2 }}
 volumeMounts:
   {{- include "sluice.configurationMount" . | nindent 2 }}
+  {{- include "sluice.visibilityMount" . | trim | nindent 2 }}
 {{- end -}}

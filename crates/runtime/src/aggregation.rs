@@ -1,7 +1,9 @@
-//! APIServices of an aggregated API: taken out of the API server's way while nobody serves it, and put back.
+//! APIServices of an aggregated API: led to a stand-in while nobody serves them, and back.
 //!
 //! An APIService whose server is gone makes discovery fail, and without discovery the API server's controllers delete no
-//! namespace. Such an APIService is *parked*: it names no Service any more, and an annotation says which it was.
+//! namespace. Such an APIService is *parked*: it leads to the Service of a stand-in that answers discovery and nothing else,
+//! and an annotation says where it led before. (One that leads nowhere does not help: the API server keeps its discovery
+//! marked as stale, tried on 1.36.3.)
 //!
 //! ```text
 //! served --nobody answers for a while: Attendant::Warden--> parked --somebody serves: Attendant::Server--> served
@@ -12,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -32,13 +34,26 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// An APIService that was put back and is parked again is left so for a while: its server cannot be reached.
 const AGAIN: Duration = Duration::from_secs(300);
 
+/// A Service that answers discovery in place of one that is down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The authority of its certificate, base64 of PEM; without one nobody checks it.
+    pub ca_bundle: Option<String>,
+}
+
 /// Who looks after the APIServices.
 #[derive(Clone)]
 pub enum Attendant {
-    /// Parks those that were unavailable for so long.
+    /// Parks those that were unavailable for a while.
     Warden {
         /// How long.
         after: Duration,
+        /// Who answers discovery meanwhile.
+        stand_in: StandIn,
     },
     /// Puts back parked ones once this says that the process serves them.
     Server {
@@ -50,7 +65,10 @@ pub enum Attendant {
 impl std::fmt::Debug for Attendant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Warden { after } => f.debug_struct("Warden").field("after", after).finish(),
+            Self::Warden { after, stand_in } => {
+                let mut debug = f.debug_struct("Warden");
+                debug.field("after", after).field("stand_in", stand_in).finish()
+            }
             Self::Server { .. } => f.debug_struct("Server").finish_non_exhaustive(),
         }
     }
@@ -99,10 +117,10 @@ async fn write(client: &Client, name: &str, patch: &Value) {
         Ok(Ok(service)) if is_parked(&service) => {
             tracing::warn!(
                 name,
-                "nobody serves this APIService: it is parked, so that namespaces can be deleted"
+                "nobody serves this APIService: it leads to a stand-in now, so that namespaces can be deleted"
             );
         }
-        Ok(Ok(_)) => tracing::info!(name, "this APIService is served again: it is put back"),
+        Ok(Ok(_)) => tracing::info!(name, "this APIService is served again: it leads to its own Service now"),
         // Somebody else was first, or it is gone.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {}
         Ok(Err(error)) => tracing::warn!(name, %error, "failed to park or put back this APIService; tried again soon"),
@@ -166,9 +184,9 @@ impl Desk {
         let mut wanted = Vec::new();
         for (name, known) in &self.known {
             let patch = match &self.attendant {
-                Attendant::Warden { after } => {
+                Attendant::Warden { after, stand_in } => {
                     let due = known.unavailable_since.is_some_and(|since| now >= since + *after);
-                    due.then(|| park(&known.service)).flatten()
+                    due.then(|| park(&known.service, stand_in)).flatten()
                 }
                 Attendant::Server { serves } => {
                     let may = self.put_back.get(name).is_none_or(|again| now >= *again) && serves();
@@ -198,44 +216,50 @@ fn is_unavailable(service: &APIService) -> bool {
 fn is_parked(service: &APIService) -> bool {
     let annotations = service.metadata.annotations.as_ref();
     annotations.is_some_and(|annotations| annotations.contains_key(PARKED))
-        && service.spec.as_ref().is_some_and(|spec| spec.service.is_none())
 }
 
-/// The patch that parks it; none if it names no Service.
-fn park(service: &APIService) -> Option<Value> {
+/// The fields of a spec that say where it leads.
+const LEADS: [&str; 3] = ["service", "caBundle", "insecureSkipTLSVerify"];
+
+/// The patch that parks it; none if it leads to the stand-in already, or nowhere. Whoever wrote the manifest anew may have
+/// left the annotation: what counts is where it leads.
+fn park(service: &APIService, stand_in: &StandIn) -> Option<Value> {
     let spec = service.spec.as_ref()?;
-    let served = APIServiceSpec {
-        service: Some(spec.service.clone()?),
-        ca_bundle: spec.ca_bundle.clone(),
-        insecure_skip_tls_verify: spec.insecure_skip_tls_verify,
-        ..APIServiceSpec::default()
-    };
-    let mut was = serde_json::to_value(served).ok()?;
-    // Fields that every spec has and parking does not touch.
-    let fields = was.as_object_mut()?;
-    fields.retain(|field, _| matches!(field.as_str(), "service" | "caBundle" | "insecureSkipTLSVerify"));
+    let leads_to = spec.service.as_ref()?;
+    if leads_to.name.as_ref() == Some(&stand_in.name) && leads_to.namespace.as_ref() == Some(&stand_in.namespace) {
+        return None;
+    }
+    let mut was = serde_json::to_value(spec).ok()?;
+    was.as_object_mut()?.retain(|field, _| LEADS.contains(&field.as_str()));
+    let checked = stand_in.ca_bundle.as_ref();
     Some(json!({
         "metadata": {
             "resourceVersion": service.metadata.resource_version,
             "annotations": {PARKED: was.to_string()},
         },
-        "spec": {"service": null, "caBundle": null, "insecureSkipTLSVerify": null},
+        "spec": {
+            "service": {"namespace": stand_in.namespace, "name": stand_in.name, "port": 443},
+            "caBundle": checked,
+            "insecureSkipTLSVerify": checked.is_none().then_some(true),
+        },
     }))
 }
 
 /// The patch that undoes [`park`]; none if it is not parked, or if what it was cannot be read.
 fn put_back(service: &APIService) -> Option<Value> {
-    if !is_parked(service) {
-        return None;
-    }
     let was = service.metadata.annotations.as_ref()?.get(PARKED)?;
     let was: Value = serde_json::from_str(was).ok()?;
+    // What it did not say before it must not say again.
+    let spec: Value = LEADS
+        .iter()
+        .map(|field| ((*field).to_owned(), was[*field].clone()))
+        .collect();
     Some(json!({
         "metadata": {
             "resourceVersion": service.metadata.resource_version,
             "annotations": {PARKED: null},
         },
-        "spec": was,
+        "spec": spec,
     }))
 }
 
@@ -259,6 +283,15 @@ mod tests {
             },
             "status": {"conditions": [{"type": "Available", "status": available}]},
         })
+    }
+
+    fn warden(after: Duration) -> Desk {
+        let stand_in = StandIn {
+            namespace: "sluice-system".to_owned(),
+            name: "sluice-webhook".to_owned(),
+            ca_bundle: None,
+        };
+        Desk::new(Attendant::Warden { after, stand_in })
     }
 
     fn apply(desk: &mut Desk, service: &Value, now: Instant) {
@@ -288,7 +321,7 @@ mod tests {
     fn what_was_unavailable_long_enough_is_parked_and_put_back_as_it_was() {
         let start = Instant::now();
         let after = Duration::from_secs(20);
-        let mut warden = Desk::new(Attendant::Warden { after });
+        let mut warden = warden(after);
         let whole = service("False");
         apply(&mut warden, &service("True"), start);
         apply(&mut warden, &whole, start + after);
@@ -298,10 +331,23 @@ mod tests {
         let mut parked = whole.clone();
         merge(&mut parked, &patches[0].1);
         assert_eq!(patches[0].1["metadata"]["resourceVersion"], "7");
-        assert_eq!(parked["spec"].get("service"), None);
+        assert_eq!(
+            parked["spec"]["service"],
+            json!({"namespace": "sluice-system", "name": "sluice-webhook", "port": 443})
+        );
         assert_eq!(parked["spec"].get("caBundle"), None);
+        assert_eq!(parked["spec"]["insecureSkipTLSVerify"], true);
         apply(&mut warden, &parked, start + 2 * after);
         assert!(warden.wanted(start + 3 * after).is_empty(), "it is parked already");
+
+        let mut written_anew = parked.clone();
+        written_anew["spec"] = whole["spec"].clone();
+        apply(&mut warden, &written_anew, start + 2 * after);
+        assert_eq!(
+            warden.wanted(start + 3 * after).len(),
+            1,
+            "a manifest was applied again"
+        );
 
         let serving = Arc::new(AtomicBool::new(false));
         let serves = Arc::clone(&serving);
@@ -326,10 +372,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stand_in_with_a_known_authority_is_checked() {
+        let stand_in = StandIn {
+            namespace: "a".to_owned(),
+            name: "b".to_owned(),
+            ca_bundle: Some("ZGVm".to_owned()),
+        };
+        let whole: APIService = serde_json::from_value(service("False")).unwrap();
+        let patch = park(&whole, &stand_in).unwrap();
+        assert_eq!(patch["spec"]["caBundle"], "ZGVm");
+        assert_eq!(patch["spec"]["insecureSkipTLSVerify"], Value::Null);
+    }
+
+    #[test]
     fn availability_in_between_begins_the_wait_anew() {
         let start = Instant::now();
         let after = Duration::from_secs(20);
-        let mut warden = Desk::new(Attendant::Warden { after });
+        let mut warden = warden(after);
         apply(&mut warden, &service("False"), start);
         apply(&mut warden, &service("True"), start + after / 2);
         apply(&mut warden, &service("False"), start + after / 2);
@@ -340,7 +399,7 @@ mod tests {
     #[test]
     fn what_is_gone_or_was_never_served_by_anybody_is_left_alone() {
         let start = Instant::now();
-        let mut warden = Desk::new(Attendant::Warden { after: Duration::ZERO });
+        let mut warden = warden(Duration::ZERO);
         let mut local = service("False");
         local["spec"].as_object_mut().unwrap().remove("service");
         apply(&mut warden, &local, start);

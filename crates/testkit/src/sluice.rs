@@ -68,6 +68,8 @@ pub struct Sluice {
     service: String,
     conversion: String,
     health: Mutex<BTreeMap<String, SocketAddr>>,
+    /// Where schedulers serve the visibility API.
+    visibility: Mutex<BTreeMap<String, SocketAddr>>,
     balancers: Mutex<Vec<Balancer>>,
 }
 
@@ -96,6 +98,7 @@ impl Sluice {
             chart,
             authority,
             health: Mutex::default(),
+            visibility: Mutex::default(),
             balancers: Mutex::default(),
         };
         sluice.issue_certificate()?;
@@ -109,6 +112,8 @@ impl Sluice {
         let mut all = json!({
             "webhook": {"caBundle": STANDARD.encode(authority.certificate())},
             "scheduler": {"lease": {"duration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}},
+            // Nobody stands behind its Service on a plane, until `serve_visibility`.
+            "visibility": {"enabled": false},
             "logFormat": "text",
         });
         overlay(&mut all, values);
@@ -220,10 +225,58 @@ impl Sluice {
         if let Some(proxy) = &options.proxy {
             kubeconfig = proxy.kubeconfig(&kubeconfig, &self.plane.folder().join("kubeconfigs").join(&name))?;
         }
-        self.start_container(&name, &container, options.arguments, &kubeconfig)
-            .await?;
+        let visibility = self.plane.free_address();
+        let mut arguments = vec![format!("--visibility-bind-address={visibility}")];
+        arguments.extend(options.arguments);
+        self.visibility
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.clone(), visibility);
+        self.start_container(&name, &container, arguments, &kubeconfig).await?;
         self.until_alive(&name).await?;
         Ok(name)
+    }
+
+    /// Lets the Service of the visibility API lead to these schedulers, and to no others.
+    ///
+    /// The API server calls its clusterIP, as it calls the webhook's. Endpoints are only looked for, never called: it would
+    /// refuse those on loopback, which is all that a plane has.
+    pub async fn serve_visibility(&self, schedulers: &[&str]) -> Result<()> {
+        let name = self
+            .chart
+            .names("Service")
+            .into_iter()
+            .find(|name| name.ends_with("visibility"))
+            .context("the chart has no Service of the visibility API")?;
+        let backends = {
+            let known = self.visibility.lock().unwrap_or_else(PoisonError::into_inner);
+            let addresses = schedulers.iter().map(|name| known.get(*name).copied());
+            addresses
+                .collect::<Option<Vec<SocketAddr>>>()
+                .context("no such scheduler")?
+        };
+        let front = self.service_address(&name).await?;
+        let balancer = Balancer::start(front, backends).await?;
+        self.balancers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(balancer);
+        self.announce(&name, "visibility").await?;
+        // Which stands in while no scheduler is there.
+        self.announce(&self.service, "webhook").await
+    }
+
+    async fn announce(&self, service: &str, port: &str) -> Result<()> {
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {
+                "name": service, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": service},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": port, "port": 443, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": true}}],
+        });
+        self.plane.kubectl().apply(&slice.to_string()).await.map(drop)
     }
 
     fn next_scheduler(&self) -> String {

@@ -9,6 +9,7 @@ use clap::Parser;
 use sluice_admission::Settings;
 use sluice_api::configuration::Configuration;
 use sluice_api::duration::parse_duration;
+use sluice_runtime::aggregation::StandIn;
 use sluice_runtime::certificate::CertificateFiles;
 use sluice_runtime::configuration::{self, LoadError};
 use sluice_runtime::telemetry::LogFormat;
@@ -75,10 +76,18 @@ pub struct Args {
     #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "DURATION")]
     pub drain_delay: Duration,
 
-    /// After so long without a scheduler that serves it, the visibility API is taken out of the API server's way, so that
-    /// namespaces can be deleted; without this flag never
-    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    /// After so long without a scheduler that serves it, the visibility API leads here, where discovery alone is answered, so
+    /// that namespaces can be deleted; without this flag never
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION", requires = "service")]
     pub park_visibility_after: Option<Duration>,
+
+    /// Name of the webhook's own Service, in --namespace
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+
+    /// The authority of the webhook's own certificate, base64 of PEM; without it the API server does not check it there
+    #[arg(long, value_name = "BASE64")]
+    pub service_ca_bundle: Option<String>,
 
     /// Log format: text or json
     #[arg(long, default_value_t = LogFormat::Text, value_name = "FORMAT")]
@@ -109,8 +118,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long calls are still taken after the end was asked for.
     pub drain_delay: Duration,
-    /// After how long without a server the visibility API is parked; never if none.
-    pub park_visibility_after: Option<Duration>,
+    /// After how long without a server the visibility API leads here; never if none.
+    pub park_visibility: Option<(Duration, StandIn)>,
 }
 
 impl Args {
@@ -120,6 +129,14 @@ impl Args {
     ///
     /// When the configuration file cannot be read or is wrong.
     pub fn into_config(self) -> Result<Config, LoadError> {
+        let park_visibility = self.park_visibility_after.zip(self.service).map(|(after, name)| {
+            let stand_in = StandIn {
+                namespace: self.namespace.clone(),
+                name,
+                ca_bundle: self.service_ca_bundle,
+            };
+            (after, stand_in)
+        });
         Ok(Config {
             configuration: configuration::load(self.config.as_deref())?,
             bind_address: self.bind_address,
@@ -142,7 +159,7 @@ impl Args {
                 ..Limits::default()
             },
             drain_delay: self.drain_delay,
-            park_visibility_after: self.park_visibility_after,
+            park_visibility,
         })
     }
 }
@@ -180,7 +197,24 @@ mod tests {
         assert_eq!(config.settings.break_glass_groups, ["admins".to_owned()].into());
         assert_eq!(config.drain_delay, Duration::from_millis(250));
         assert_eq!(config.limits.request_timeout, Duration::from_millis(1500));
-        assert_eq!(config.park_visibility_after, None);
+        assert_eq!(config.park_visibility, None);
+    }
+
+    #[test]
+    fn whoever_stands_in_for_the_visibility_api_must_say_where_it_is() {
+        let config = |flags: &[&str]| {
+            let all = [
+                &["sluice-webhook", "--namespace=a", "--park-visibility-after=20s"],
+                flags,
+            ]
+            .concat();
+            Args::try_parse_from(all).map(|args| args.into_config().unwrap().park_visibility)
+        };
+        assert!(config(&[]).is_err());
+        let (after, stand_in) = config(&["--service=w", "--service-ca-bundle=YWJj"]).unwrap().unwrap();
+        assert_eq!(after, Duration::from_secs(20));
+        assert_eq!((&*stand_in.namespace, &*stand_in.name), ("a", "w"));
+        assert_eq!(stand_in.ca_bundle.as_deref(), Some("YWJj"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod cache;
 mod metrics;
 mod review;
 mod server;
+mod stand_in;
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -77,10 +78,16 @@ pub async fn run(config: Config, shutdown: Shutdown) -> anyhow::Result<()> {
     let watches = Watches::new(clients.watch()?, &registry, ended.clone())?;
     let world = SharedWorld::to_be_read(World::new(config.settings));
     let (taken, cache) = cache::follow(&watches, world.clone());
-    if let Some(after) = config.park_visibility_after {
+    if let Some((after, stand_in)) = config.park_visibility {
         let names = Version::ALL.map(Version::api_service);
         let client = clients.write(PARK_TIMEOUT)?;
-        aggregation::attend(&watches, client, &names, Attendant::Warden { after }, ended.clone());
+        aggregation::attend(
+            &watches,
+            client,
+            &names,
+            Attendant::Warden { after, stand_in },
+            ended.clone(),
+        );
     }
 
     let listening: Arc<OnceLock<Check>> = Arc::default();

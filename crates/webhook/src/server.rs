@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::cache::SharedWorld;
 use crate::metrics::Metrics;
-use crate::review;
+use crate::{review, stand_in};
 
 /// What one client may ask of the server.
 #[derive(Debug, Clone)]
@@ -105,7 +105,7 @@ impl Server {
             .acceptor(NoDelayAcceptor::new());
         let handle = Handle::new();
         let draining = Arc::new(AtomicBool::new(false));
-        let router = review::router(&world, &limits, &metrics, &draining);
+        let router = review::router(&world, &limits, &metrics, &draining).merge(stand_in::router());
         let mut server = axum_server::from_tcp(listener)
             .map_err(failed)?
             .acceptor(acceptor)

@@ -105,7 +105,13 @@ const FIELDS: &[Field] = &[
         "objectRetentionPolicies",
         Rule::Block(&[field("workloads", Rule::Refused(NO_WORKLOADS))]),
     ),
-    beta2("visibilityServer", Rule::Refused(NOT_YET)),
+    beta2(
+        "visibilityServer",
+        Rule::Block(&[
+            field("bindAddress", Rule::Refused(FLAG)),
+            field("bindPort", Rule::Refused(FLAG)),
+        ]),
+    ),
     field(
         "webhook",
         Rule::Block(&[

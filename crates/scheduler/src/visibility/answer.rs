@@ -12,7 +12,7 @@ use axum_server::tls::TlsInfo;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use sluice_api::visibility::{GROUP, PENDING_WORKLOADS, Version};
+use sluice_api::visibility::{GROUP, PENDING_WORKLOADS, Version, discovery};
 use sluice_runtime::watch::Synced;
 use tower::ServiceBuilder;
 
@@ -20,11 +20,11 @@ use super::authentication::{FrontProxy, Refusal, User};
 use super::authorization::{Authorizer, Denied};
 use super::desk::{Desk, Found, NoAnswer};
 use super::negotiation::{Form, negotiate};
+use super::openapi;
 use super::page::Page;
 use super::status::Refused;
 use super::summary::{Include, summary, table};
 use super::target::{Attributes, Queue, Target, attributes, target};
-use super::{discovery, openapi};
 
 /// Requests answered at once; further ones wait.
 const CONCURRENT: usize = 256;

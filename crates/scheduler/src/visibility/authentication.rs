@@ -167,15 +167,10 @@ fn unescaped(key: &str) -> String {
             .filter(|_| byte == b'%')
             .and_then(|digits| std::str::from_utf8(digits).ok())
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match decoded {
-            Some(decoded) => {
-                bytes.push(decoded);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
+        bytes.push(decoded.unwrap_or(byte));
+        rest = after;
+        if decoded.is_some() {
+            rest = after.get(2..).unwrap_or_default();
         }
     }
     String::from_utf8(bytes).unwrap_or_else(|_| key.to_owned())

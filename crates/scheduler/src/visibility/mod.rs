@@ -14,7 +14,6 @@ mod answer;
 mod authentication;
 mod authorization;
 mod desk;
-mod discovery;
 mod negotiation;
 mod openapi;
 mod page;
@@ -111,13 +110,12 @@ pub(crate) fn serve(
         synced: watches.synced(),
     };
     let resolver = Arc::new(Resolver::new());
-    let loading = match config.certificate {
-        Some(files) => Some(tokio::spawn(keep_loaded(files, Arc::clone(&resolver), |_| {}))),
-        None => {
-            resolver.replace(own_certificate(&config.service)?);
-            None
-        }
-    };
+    let loading = config
+        .certificate
+        .map(|files| tokio::spawn(keep_loaded(files, Arc::clone(&resolver), |_| {})));
+    if loading.is_none() {
+        resolver.replace(own_certificate(&config.service)?);
+    }
     let (address, handle, task) = listen(config.address, resolver, service)?;
     tokio::spawn(async move {
         shutdown.triggered().await;

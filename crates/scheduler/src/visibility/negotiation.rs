@@ -1,6 +1,7 @@
 //! Which form of an answer a client takes: the header `Accept`, as Kubernetes' API servers read it.
 
 use axum::http::{HeaderMap, header};
+use sluice_api::visibility::discovery::AGGREGATED;
 
 /// A form that an answer can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ impl Form {
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Json | Self::Table => "application/json",
-            Self::Discovery => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            Self::Discovery => AGGREGATED,
         }
     }
 

@@ -3,9 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value, json};
+use sluice_api::visibility::discovery::{CARRIERS, Carrier};
 use sluice_api::visibility::{DEFAULT_LIMIT, GROUP, MAX_LIMIT, PENDING_WORKLOADS, PendingWorkloadsSummary, Version};
-
-use super::discovery::{CARRIERS, Carrier};
 
 /// Which generation of OpenAPI: they differ in where schemas stand and how parameters say their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

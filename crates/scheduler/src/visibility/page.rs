@@ -50,23 +50,23 @@ fn number(name: &str, value: &str, most: u32, remark: &str) -> Result<u32, Strin
 mod tests {
     use super::*;
 
-    fn page(offset: usize, limit: usize) -> Result<Page, String> {
-        Ok(Page { offset, limit })
+    fn page(offset: usize, limit: usize) -> Page {
+        Page { offset, limit }
     }
 
     #[test]
     fn without_parameters_it_is_the_first_thousand() {
-        assert_eq!(Page::parse(""), page(0, 1_000));
-        assert_eq!(Page::parse("limit=0&timeout=5s&pretty"), page(0, 1_000));
+        assert_eq!(Page::parse("").unwrap(), page(0, 1_000));
+        assert_eq!(Page::parse("limit=0&timeout=5s&pretty").unwrap(), page(0, 1_000));
     }
 
     #[test]
     fn both_ends_of_the_range_are_taken() {
         assert_eq!(
-            Page::parse("limit=100000&offset=2147483647"),
+            Page::parse("limit=100000&offset=2147483647").unwrap(),
             page(2_147_483_647, 100_000)
         );
-        assert_eq!(Page::parse("offset=7&limit=1"), page(7, 1));
+        assert_eq!(Page::parse("offset=7&limit=1").unwrap(), page(7, 1));
     }
 
     #[test]

@@ -46,12 +46,12 @@ pub(super) struct Attributes {
     pub(super) verb: &'static str,
     pub(super) path: String,
     /// None for discovery, schemas and everything else that is no resource.
-    pub(super) resource: Option<Resource>,
+    pub(super) resource: Option<Object>,
 }
 
-/// The resource that a request is about; what it does not name is empty.
+/// The objects that a request is about; what it does not name is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Resource {
+pub(super) struct Object {
     pub(super) version: String,
     pub(super) namespace: String,
     pub(super) resource: String,
@@ -77,11 +77,11 @@ pub(super) fn target(path: &str) -> Target {
     }
 }
 
-fn resource_target(version: &str, resource: &Resource) -> Target {
+fn resource_target(version: &str, resource: &Object) -> Target {
     let Some(version) = Version::named(version) else {
         return Target::Unknown;
     };
-    let Resource {
+    let Object {
         namespace,
         resource,
         name,
@@ -89,18 +89,20 @@ fn resource_target(version: &str, resource: &Resource) -> Target {
         ..
     } = resource;
     let is_named = !name.is_empty();
-    if !is_named && !subresource.is_empty() {
+    let is_there = match resource.as_str() {
+        CLUSTER_QUEUES => namespace.is_empty(),
+        // One LocalQueue has a namespace; all of them need not.
+        LOCAL_QUEUES => !namespace.is_empty() || !is_named,
+        _ => false,
+    };
+    if !is_there || !is_named && !subresource.is_empty() {
         return Target::Unknown;
     }
-    match (resource.as_str(), namespace.as_str(), subresource.as_str()) {
-        (CLUSTER_QUEUES, "", PENDING_WORKLOADS) => Target::Pending(version, Queue::Cluster(name.as_str().into())),
-        (CLUSTER_QUEUES, "", "") => Target::Carrier,
-        (LOCAL_QUEUES, "", "") if !is_named => Target::Carrier,
-        (LOCAL_QUEUES, "", _) => Target::Unknown,
-        (LOCAL_QUEUES, namespace, PENDING_WORKLOADS) => {
-            Target::Pending(version, Queue::Local(LocalQueueKey::new(namespace, name.as_str())))
-        }
-        (LOCAL_QUEUES, _, "") => Target::Carrier,
+    let name = Name::from(name.as_str());
+    match subresource.as_str() {
+        "" => Target::Carrier,
+        PENDING_WORKLOADS if namespace.is_empty() => Target::Pending(version, Queue::Cluster(name)),
+        PENDING_WORKLOADS => Target::Pending(version, Queue::Local(LocalQueueKey::new(namespace.as_str(), name))),
         _ => Target::Unknown,
     }
 }
@@ -120,7 +122,7 @@ pub(super) fn attributes(method: &Method, uri: &Uri) -> Attributes {
 }
 
 /// The resource in a path below a version of a group; none if it is shorter.
-fn resource(path: &str) -> Option<Resource> {
+fn resource(path: &str) -> Option<Object> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let ["apis", _, version, below @ ..] = &segments[..] else {
         return None;
@@ -131,7 +133,7 @@ fn resource(path: &str) -> Option<Resource> {
         below => ("", below),
     };
     let at = |index: usize| below.get(index).copied().unwrap_or_default();
-    Some(Resource {
+    Some(Object {
         version: (*version).to_owned(),
         namespace: namespace.to_owned(),
         resource: at(0).to_owned(),

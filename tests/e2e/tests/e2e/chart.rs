@@ -41,6 +41,17 @@ const COMBINATIONS: &[(&str, &str, &[&str])] = &[
     (
         "sluice",
         "sluice-system",
+        &["visibility.caBundle=LS0tLS1CRUdJTg==", "visibility.port=8448"],
+    ),
+    (
+        "sluice",
+        "sluice-system",
+        &["visibility.parkAfter=", "scheduler.standalone=true"],
+    ),
+    ("sluice", "sluice-system", &["visibility.enabled=false"]),
+    (
+        "sluice",
+        "sluice-system",
         &[
             "webhook.replicas=1",
             "scheduler.standalone=true",
@@ -125,6 +136,7 @@ async fn values_that_make_no_sense_are_refused_by_name() -> Result<()> {
         ("webhook.timeoutSeconds=0", "timeoutSeconds"),
         ("webhook.caBundle=-----BEGIN", "caBundle"),
         ("scheduler.lease.duration=soon", "duration"),
+        ("visibility.parkAfter=later", "parkAfter"),
         ("scheduler.standalon=true", "standalon"),
         ("policies.breakGlass.users=ann", "users"),
         ("logFormat=xml", "logFormat"),
@@ -173,6 +185,7 @@ fn references(object: &Value) -> Vec<(&'static str, String)> {
         }
         Some("ClusterRoleBinding") => found.push(("ClusterRole", text(&object["roleRef"]["name"]))),
         Some("RoleBinding") => found.push(("Role", text(&object["roleRef"]["name"]))),
+        Some("APIService") => found.push(("Service", text(&object["spec"]["service"]["name"]))),
         Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
             for webhook in object["webhooks"].as_array().into_iter().flatten() {
                 found.push(("Service", text(&webhook["clientConfig"]["service"]["name"])));
@@ -192,8 +205,12 @@ fn references(object: &Value) -> Vec<(&'static str, String)> {
     for subject in object["subjects"].as_array().into_iter().flatten() {
         found.push(("ServiceAccount", text(&subject["name"])));
     }
+    found.retain(|(_, name)| !OF_KUBERNETES.contains(&name.as_str()));
     found
 }
+
+/// Roles that every cluster has, for aggregated API servers.
+const OF_KUBERNETES: &[&str] = &["system:auth-delegator", "extension-apiserver-authentication-reader"];
 
 #[tokio::test]
 async fn the_scheduler_is_a_sidecar_without_a_readiness_probe_or_stands_alone_with_its_own_identity() -> Result<()> {
@@ -224,6 +241,55 @@ async fn the_scheduler_is_a_sidecar_without_a_readiness_probe_or_stands_alone_wi
             );
         }
     }
+    // But for two objects by name, which it takes out of the way while no scheduler serves them.
+    let parking = &find(&alone, "ClusterRole", "sluice-visibility-parking")?["rules"];
+    ensure!(parking.as_array().is_some_and(|rules| rules.len() == 1), "{parking}");
+    let names = json!(["v1beta1.visibility.kueue.x-k8s.io", "v1beta2.visibility.kueue.x-k8s.io"]);
+    ensure!(parking[0]["resourceNames"] == names, "{parking}");
+    ensure!(
+        parking[0]["verbs"] == json!(["get", "list", "watch", "patch"]),
+        "{parking}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_visibility_api_leads_to_the_schedulers_with_a_certificate_that_is_checked_if_its_authority_is_known()
+-> Result<()> {
+    let helm = Helm::offline().await?;
+    for (values, component, checked) in [
+        (&[][..], "webhook", false),
+        (&["scheduler.standalone=true"], "scheduler", false),
+        (&["visibility.caBundle=LS0tLS1CRUdJTg=="], "webhook", true),
+    ] {
+        let rendered = helm.render("sluice", "sluice-system", values).await?;
+        let service = &find(&rendered, "Service", "sluice-visibility")?["spec"];
+        ensure!(
+            service["selector"]["app.kubernetes.io/component"] == component,
+            "{service}"
+        );
+        for version in ["v1beta1", "v1beta2"] {
+            let name = format!("{version}.visibility.kueue.x-k8s.io");
+            let spec = &find(&rendered, "APIService", &name)?["spec"];
+            ensure!(spec["insecureSkipTLSVerify"].is_null() == checked, "{spec}");
+            ensure!(spec["caBundle"].is_string() == checked, "{spec}");
+        }
+        let pod = &find(&rendered, "Deployment", &format!("sluice-{component}"))?["spec"]["template"]["spec"];
+        let volumes = pod["volumes"].as_array().context("no volumes")?;
+        let secret = volumes.iter().find(|volume| volume["name"] == "visibility-tls");
+        ensure!(secret.is_some() == checked, "{volumes:?}");
+        ensure!(
+            secret.is_none_or(|secret| secret["secret"]["optional"] == true),
+            "{volumes:?}"
+        );
+    }
+    let off = helm
+        .render("sluice", "sluice-system", &["visibility.enabled=false"])
+        .await?;
+    let left = off
+        .iter()
+        .filter(|object| object["metadata"]["name"].to_string().contains("visibility"));
+    ensure!(left.count() == 0);
     Ok(())
 }
 
@@ -418,9 +484,16 @@ async fn the_release_lives_its_whole_life_on_a_real_api_server() -> Result<()> {
         "sluice-system",
         "--create-namespace",
     ];
-    helm.run(&[&install[..], &["--set", "webhook.failurePolicy=Ignore"]].concat())
-        .await?
-        .ok()?;
+    // Nobody serves the visibility API here: see its own tests.
+    helm.run(
+        &[
+            &install[..],
+            &["--set", "webhook.failurePolicy=Ignore,visibility.enabled=false"],
+        ]
+        .concat(),
+    )
+    .await?
+    .ok()?;
     nothing_drifts(&helm, &kubectl).await?;
     policies_have_no_warnings(&kubectl).await?;
     aggregated_roles_are_filled(&kubectl).await?;
@@ -503,7 +576,7 @@ async fn inventory(kubectl: &Kubectl) -> Result<BTreeSet<String>> {
 }
 
 /// What GitOps compares: the API server has added no field to what was rendered.
-async fn nothing_drifts(helm: &Helm, kubectl: &Kubectl) -> Result<()> {
+pub(crate) async fn nothing_drifts(helm: &Helm, kubectl: &Kubectl) -> Result<()> {
     let manifest = helm
         .run(&["get", "manifest", "sluice", "-n", "sluice-system"])
         .await?

@@ -13,5 +13,6 @@ mod queue_webhook;
 mod release;
 mod scenarios;
 mod turns;
+mod visibility;
 mod webhook_rules;
 mod world;

@@ -3,6 +3,8 @@
 //! It is an aggregated API of its own group, served by the scheduler and stored nowhere. ClusterQueues and LocalQueues are
 //! there only as carriers of the subresource [`PENDING_WORKLOADS`]. Its versions have the same schema.
 
+pub mod discovery;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 

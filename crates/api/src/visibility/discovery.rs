@@ -1,20 +1,24 @@
-//! What there is, for clients that ask before they ask.
+//! What there is in the group, for clients that ask before they ask: the documents of discovery.
 
 use serde_json::{Value, json};
-use sluice_api::visibility::{
-    CLUSTER_QUEUES, GROUP, LOCAL_QUEUES, PENDING_WORKLOADS, PendingWorkloadsSummary, Version,
-};
+
+use super::{CLUSTER_QUEUES, GROUP, LOCAL_QUEUES, PENDING_WORKLOADS, PendingWorkloadsSummary, Version};
 
 /// A resource of the group: there only as the carrier of what waits in it.
-pub(super) struct Carrier {
-    pub(super) resource: &'static str,
-    pub(super) singular: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) namespaced: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// Its name in paths.
+    pub resource: &'static str,
+    /// The same for one of them.
+    pub singular: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Whether it lives in a namespace.
+    pub namespaced: bool,
 }
 
 /// All of them, in both versions.
-pub(super) const CARRIERS: [Carrier; 2] = [
+pub const CARRIERS: [Carrier; 2] = [
     Carrier {
         resource: CLUSTER_QUEUES,
         singular: "clusterqueue",
@@ -44,12 +48,12 @@ fn group_body() -> Value {
 }
 
 /// `/apis`
-pub(super) fn groups() -> Value {
+pub fn groups() -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group_body()]})
 }
 
 /// `/apis/GROUP`
-pub(super) fn group() -> Value {
+pub fn group() -> Value {
     let mut group = group_body();
     group["kind"] = "APIGroup".into();
     group["apiVersion"] = "v1".into();
@@ -57,7 +61,7 @@ pub(super) fn group() -> Value {
 }
 
 /// `/apis/GROUP/VERSION`
-pub(super) fn resources(version: Version) -> Value {
+pub fn resources(version: Version) -> Value {
     let resources: Vec<Value> = CARRIERS
         .iter()
         .flat_map(|carrier| {
@@ -79,8 +83,11 @@ pub(super) fn resources(version: Version) -> Value {
     })
 }
 
+/// The content type of [`aggregated`], which is also what a client must accept to get it.
+pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 /// `/apis`, aggregated: all of the above in one.
-pub(super) fn aggregated() -> Value {
+pub fn aggregated() -> Value {
     let version = |version: Version| {
         let kind = |kind: &str| json!({"group": GROUP, "version": version.name(), "kind": kind});
         let resources: Vec<Value> = CARRIERS
@@ -118,7 +125,7 @@ mod tests {
     fn all_forms_of_discovery_say_the_same() {
         let groups: APIGroupList = serde_json::from_value(groups()).unwrap();
         let group: APIGroup = serde_json::from_value(group()).unwrap();
-        assert_eq!(groups.groups, [group.clone()]);
+        assert_eq!(groups.groups, std::slice::from_ref(&group));
         assert_eq!(group.preferred_version.unwrap().version, "v1beta2");
         let aggregated = aggregated();
         let versions = aggregated["items"][0]["versions"].as_array().unwrap();
