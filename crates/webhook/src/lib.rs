@@ -46,7 +46,8 @@ pub use server::{Limits, ServeError, Server};
 const USER_AGENT: &str = concat!("sluice-webhook/", env!("CARGO_PKG_VERSION"));
 /// How often it is asked whether caches and certificate are complete.
 const START_POLL: Duration = Duration::from_millis(20);
-/// Reviews in work at the end get this long; none takes longer than the request timeout.
+/// Reviews in work at the end get this long. None of an object takes longer; of a conversion that does, the API server asks
+/// another replica.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest that a write to an APIService may take.
 const PARK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -35,9 +35,12 @@ pub const VALIDATE_CLUSTER_QUEUE: &str = "/validate-kueue-x-k8s-io-v1beta2-clust
 /// Where new and changed Cohorts are validated.
 pub const VALIDATE_COHORT: &str = "/validate-kueue-x-k8s-io-v1beta2-cohort";
 
+/// Answers a review out of itself.
+type Judge = fn(&[u8]) -> Reply;
+
 /// Where objects other than Jobs are reviewed: the paths that Kueue's own webhook configurations name, and that of
 /// LocalQueues, which it does not review.
-const OBJECTS: &[(&str, fn(&[u8]) -> Reply)] = &[
+const OBJECTS: &[(&str, Judge)] = &[
     ("/mutate-kueue-x-k8s-io-v1beta2-clusterqueue", mutate_cluster_queue),
     ("/mutate-kueue-x-k8s-io-v1beta2-resourceflavor", mutate_resource_flavor),
     ("/mutate-kueue-x-k8s-io-v1beta2-workload", mutate_workload),
@@ -57,9 +60,9 @@ enum Rule {
     /// By what is known of the cluster; not before all of it is known.
     InWorld(fn(&[u8], &World) -> Reply),
     /// By the review alone.
-    Alone(fn(&[u8]) -> Reply),
+    Alone(Judge),
     /// By the review alone, which may hold thousands of objects: apart from the tasks that answer the others.
-    Bulk(fn(&[u8]) -> Reply),
+    Bulk(Judge),
 }
 
 #[derive(Clone)]

@@ -334,7 +334,7 @@ fn a_forged_annotation_brings_nothing_that_a_schema_would_refuse() {
         assert_eq!(forged(kind, content.to_string()), plain(kind), "{content}");
     }
     for text in [
-        "".to_owned(),
+        String::new(),
         "{".to_owned(),
         "null".to_owned(),
         format!("{{\"a\":\"{}\"}}", "x".repeat(70_000)),

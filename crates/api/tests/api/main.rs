@@ -3,6 +3,7 @@
 
 mod arbitrary;
 mod cases;
+mod cel;
 mod configuration;
 mod conversion;
 mod extras;

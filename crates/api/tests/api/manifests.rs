@@ -20,7 +20,7 @@ const FILES: &[&str] = &[
     include_str!("../../../../tests/manifests/v1beta2/queues.yaml"),
 ];
 
-fn manifests() -> Vec<(String, Version, Value)> {
+pub(crate) fn manifests() -> Vec<(String, Version, Value)> {
     let all = FILES
         .iter()
         .flat_map(|file| serde_saphyr::from_multiple::<Value>(file).unwrap());

@@ -107,7 +107,7 @@ fn only_kinds_whose_versions_differ_are_converted_by_the_webhook() {
         let mut fields = [Vec::new(), Vec::new()];
         for (version, fields) in fields.iter_mut().enumerate().take(crd.spec.versions.len()) {
             walk("", &schema_of(crd, version), &mut |path, _| {
-                fields.push(path.to_owned())
+                fields.push(path.to_owned());
             });
         }
         let [newer, mut older] = fields;
@@ -231,10 +231,7 @@ fn columns_are_those_of_kueue() {
 
 #[test]
 fn workloads_can_be_selected_by_their_cluster_queue() {
-    let crd = crds()
-        .into_iter()
-        .find(|crd| crd.spec.names.kind == "Workload")
-        .unwrap();
+    let crd = crds().iter().find(|crd| crd.spec.names.kind == "Workload").unwrap();
     for version in &crd.spec.versions {
         let fields = version.selectable_fields.clone().unwrap_or_default();
         let paths: Vec<_> = fields.iter().map(|field| field.json_path.as_str()).collect();

@@ -688,6 +688,11 @@ async fn aggregated_roles_are_filled(kubectl: &Kubectl) -> Result<()> {
         ("admin", "delete", "resourceflavors.kueue.x-k8s.io", true),
         ("admin", "patch", "cohorts.kueue.x-k8s.io", true),
         ("tenant", "update", "cohorts.kueue.x-k8s.io", false),
+        ("tenant", "list", "workloads.kueue.x-k8s.io", true),
+        ("tenant", "create", "workloads.kueue.x-k8s.io", false),
+        ("admin", "create", "workloads.kueue.x-k8s.io", true),
+        ("admin", "update", "admissionchecks.kueue.x-k8s.io", true),
+        ("admin", "delete", "topologies.kueue.x-k8s.io", true),
         ("admin", "get", "secrets", false),
     ] {
         eventually(&format!("{user} may {verb} {resource}: {allowed}"), SHORT, || async {
