@@ -247,6 +247,11 @@ impl Engine {
             let (Some(stuck), Some(head)) = (class.parked(), class.units.first()) else {
                 continue;
             };
+            let blocked = queue.blocked_ahead(head);
+            if stuck.pools.as_ref().is_some_and(|jam| jam.ahead != blocked) {
+                // It is asked again, though nothing woke it.
+                continue;
+            }
             if !real.watches.is_watched((id, key), &stuck.wakes) {
                 return Err(AuditError::Order {
                     queue: queue.name.clone(),
@@ -256,7 +261,7 @@ impl Engine {
             let Some((_, node)) = queue.place else { continue };
             let pod_sets = least(&self.shapes.get(key.shape));
             let plan = self.resolve(queue, tree, node, &pod_sets);
-            if self.ask_in(tree, id, head, key, &plan).is_ok() {
+            if self.ask_in(tree, id, head, key, &plan, &blocked).is_ok() {
                 return Err(AuditError::Idle {
                     queue: queue.name.clone(),
                     uid: head.uid,

@@ -211,7 +211,7 @@ impl Engine {
         for flavor in queue.flavors() {
             self.flavor_users.entry(flavor).remove(&id);
         }
-        let before = (queue.spec.is_some(), queue.is_strict());
+        let before = (queue.spec.is_some(), queue.is_strict(), queue.is_by_pool());
         let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.clone());
         if spec.as_ref().is_some_and(|spec| spec.extras.shrink_after_ms.is_some()) {
             self.shrinking.insert(queue.name.clone(), id);
@@ -219,7 +219,7 @@ impl Engine {
             self.shrinking.remove(&queue.name);
         }
         queue.set_spec(spec, &mut self.cells);
-        queue.resettle |= before != (queue.spec.is_some(), queue.is_strict());
+        queue.resettle |= before != (queue.spec.is_some(), queue.is_strict(), queue.is_by_pool());
         for flavor in queue.flavors() {
             self.flavor_users.entry(flavor).insert(id);
         }
@@ -260,7 +260,9 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(id) else { return };
         let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.as_ref());
         let state = queue.find_state(&self.flavors, &self.cells, self.forest.fault_of(cohort));
-        queue.resettle |= state.is_ok() != queue.state.is_ok();
+        // Slots are those of a tree that may be gone, and what can never fit may have changed.
+        queue.blockers.clear();
+        queue.resettle |= state.is_ok() != queue.state.is_ok() || queue.is_by_pool();
         queue.state = state;
         let woken = queue.parking.reset();
         self.counters.wakes += woken.len() as u64;

@@ -7,6 +7,7 @@ use crate::fairness;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::LocalQueue;
 use crate::nominate::least;
+use crate::parking::ClassKey;
 use crate::queue::{Queue, QueueId};
 use crate::quota::{Books, CellId};
 use crate::ranked::Turn;
@@ -187,10 +188,10 @@ impl Engine {
 
     fn cause<'a>(&'a self, id: UnitId, unit: &'a Unit, waiting: &'a WaitingUnit) -> Option<Cause<'a>> {
         let local_queue = self.local_queues.get(unit.local_queue)?;
-        let Some((spec, queue)) = &local_queue.spec else {
+        let Some((spec, queue_id)) = &local_queue.spec else {
             return Some(Cause::NoLocalQueue(&local_queue.key));
         };
-        let queue = self.queues.get(*queue)?;
+        let queue = self.queues.get(*queue_id)?;
         if queue.spec.is_none() {
             return Some(Cause::QueueMissing(&queue.name));
         }
@@ -207,17 +208,36 @@ impl Engine {
             return Some(Cause::BackOff(until));
         }
         let head = queue.parking.head()?;
-        if queue.is_strict() && head != waiting.turn(unit.uid, id) {
-            return Some(Cause::BehindHead(head.uid));
-        }
+        let turn = waiting.turn(unit.uid, id);
         let key = self.class_of(unit.uid, waiting);
         let class = queue.parking.class(key)?;
-        Some(match (class.parked(), queue.claims.get(&waiting.turn(unit.uid, id))) {
+        if queue.is_by_pool() {
+            if let Some(cause) = self.cause_by_pool(*queue_id, queue, turn, key) {
+                return Some(cause);
+            }
+        } else if queue.is_strict() && head != turn {
+            return Some(Cause::BehindHead(head.uid));
+        }
+        Some(match (class.parked(), queue.claims.get(&turn)) {
             (Some(parked), _) => Cause::Stuck(parked.kind),
             (None, Some(claim)) if claim.reserve => Cause::Stuck(WaitKind::WaitingForQuota),
             (None, Some(_)) => Cause::Claims,
             (None, None) => Cause::Pending,
         })
+    }
+
+    /// What keeps a unit that is asked by pool from being asked, or for ever from an outcome.
+    fn cause_by_pool(&self, id: QueueId, queue: &Queue, turn: Turn, class: ClassKey) -> Option<Cause<'_>> {
+        if queue.claims.contains_key(&turn) {
+            return None;
+        }
+        self.with_fewest(id, class, |plan, tree, node| match plan.kind() {
+            WaitKind::WaitingForQuota => {
+                let behind = queue.behind(turn, plan, tree, node)?;
+                Some(Cause::BehindHead(behind.uid))
+            }
+            never => Some(Cause::Stuck(never)),
+        })?
     }
 
     /// For the head of a StrictFIFO queue that reserved before others made room in the same pass: the next one sees it.
@@ -258,10 +278,11 @@ impl Engine {
             return Some((reason, None));
         }
         let mut tree = tree.with_usage();
+        let blocked = queue.blocked_ahead(turn);
         self.add_claims(&mut tree, tree_id, turn);
         let stuck = match plan.hopeless() {
             Some(_) => None,
-            None => Some(self.ask_in(&mut tree, id, turn, class, &plan).err()?),
+            None => Some(self.ask_in(&mut tree, id, turn, class, &plan, &blocked).err()?),
         };
         let potential = |slot: Slot| tree.state(node, slot).potential;
         let available = |slot: Slot| tree.available(node, slot, Book::Planned);
@@ -291,7 +312,7 @@ impl Engine {
         };
         let earliest_start = match plan.hopeless() {
             Some(_) => None,
-            None => self.earliest_start(&mut tree, id, turn, class, &plan),
+            None => self.earliest_start(&mut tree, id, turn, class, &plan, &blocked),
         };
         Some((reason, earliest_start))
     }

@@ -86,6 +86,7 @@ mod nominate;
 mod overview;
 mod parking;
 mod pass;
+mod pools;
 mod queue;
 mod quota;
 mod ranked;

@@ -5,13 +5,14 @@ use crate::assign::Plan;
 use crate::engine::Engine;
 use crate::parking::ClassKey;
 use crate::pass::Course;
+use crate::pools::own_left;
 use crate::queue::{Queue, QueueId};
 use crate::ranked::Turn;
 use crate::report::WaitKind;
 use crate::search::{Found, Stuck};
 use crate::spec::{PodSetSpec, Reclaim};
-use crate::tree::{Book, NodeId, Slot, Tree};
-use crate::victims::{Asker, Ground, Needs};
+use crate::tree::{NodeId, Slot, Tree};
+use crate::victims::{Asker, Ground};
 
 /// The unit that a queue nominates in a cycle, and what would become of it.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ impl Engine {
         if !queue.is_open() || course.closed.contains(&id) {
             return None;
         }
+        if queue.is_by_pool() {
+            return self.nominate_by_pool(id, course);
+        }
         let strict = queue.is_strict();
         loop {
             let queue = self.queues.get(id)?;
@@ -52,7 +56,7 @@ impl Engine {
                 continue;
             }
             self.counters.units_examined += 1;
-            match self.ask(id, turn, class) {
+            match self.ask(id, turn, class, &[]) {
                 Ok((found, reduced)) => {
                     return Some(Nominee {
                         turn,
@@ -95,7 +99,7 @@ impl Engine {
     }
 
     /// Puts a unit that has no claim any more back among its likes.
-    fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassKey) {
+    pub(crate) fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassKey) {
         if let Some(waiting) = self.units.waiting_mut(turn.unit) {
             waiting.claims = false;
         }
@@ -113,13 +117,20 @@ impl Engine {
     }
 
     /// What would become of a unit, with fewer pods if need be.
-    fn ask(&mut self, id: QueueId, turn: Turn, class: ClassKey) -> Result<(Found, Option<i64>), Box<Stuck>> {
+    pub(crate) fn ask(
+        &mut self,
+        id: QueueId,
+        turn: Turn,
+        class: ClassKey,
+        without: &[Slot],
+    ) -> Result<(Found, Option<i64>), Box<Stuck>> {
         self.ensure_plan(id, class);
-        if let Some(kept) = self.ask_kept(id, turn, class) {
+        let is_left_out = |found: &Found| found.needs.iter().any(|(slot, _)| without.contains(slot));
+        if let Some(kept) = self.ask_kept(id, turn, class).filter(|(found, _)| !is_left_out(found)) {
             return Ok(kept);
         }
         let shape = self.shapes.get(class.shape);
-        let full = self.ask_plan(id, turn, class, None);
+        let full = self.ask_plan(id, turn, class, None, without);
         let Some(flexible) = shape.iter().position(|pod_set| pod_set.min_count.is_some()) else {
             return full.map(|found| (found, None));
         };
@@ -138,7 +149,7 @@ impl Engine {
         while low <= high {
             let middle = low + (high - low) / 2;
             let plan = self.reduced_plan(id, &shape, flexible, middle);
-            match self.ask_plan(id, turn, class, plan.as_ref()) {
+            match self.ask_plan(id, turn, class, plan.as_ref(), without) {
                 Ok(found) => {
                     result = Ok((found, Some(middle)));
                     low = middle + 1;
@@ -178,7 +189,7 @@ impl Engine {
         Some(self.resolve(queue, tree, node, &reduced))
     }
 
-    fn ensure_plan(&mut self, id: QueueId, key: ClassKey) {
+    pub(crate) fn ensure_plan(&mut self, id: QueueId, key: ClassKey) {
         let Some(queue) = self.queues.get(id) else { return };
         if queue.parking.class(key).is_none_or(|class| class.plan.is_some()) {
             return;
@@ -209,7 +220,14 @@ impl Engine {
     }
 
     /// Judges a unit by a plan: its class's own, or another.
-    fn ask_plan(&mut self, id: QueueId, turn: Turn, class: ClassKey, plan: Option<&Plan>) -> Result<Found, Box<Stuck>> {
+    fn ask_plan(
+        &mut self,
+        id: QueueId,
+        turn: Turn,
+        class: ClassKey,
+        plan: Option<&Plan>,
+        without: &[Slot],
+    ) -> Result<Found, Box<Stuck>> {
         let nothing = || Box::new(Stuck::new(WaitKind::Pending));
         let queue = self.queues.get(id).ok_or_else(nothing)?;
         let (tree, _) = queue.place.ok_or_else(nothing)?;
@@ -224,6 +242,7 @@ impl Engine {
             settings: &self.settings,
             now: self.now,
             hunts: &mut self.counters.hunts,
+            without,
         };
         ground.find(plan, &asker, queue.fungibility())
     }
@@ -239,6 +258,7 @@ impl Engine {
         turn: Turn,
         class: ClassKey,
         plan: &Plan,
+        without: &[Slot],
     ) -> Result<Found, Box<Stuck>> {
         let nothing = || Box::new(Stuck::new(WaitKind::Pending));
         let queue = self.queues.get(id).ok_or_else(nothing)?;
@@ -251,12 +271,13 @@ impl Engine {
             settings: &self.settings,
             now: self.now,
             hunts: &mut 0,
+            without,
         };
         ground.find(plan, &asker, queue.fungibility())
     }
 
     /// The head of a StrictFIFO queue of a cohort that waits for quota of its own which it could not take back.
-    fn reserve(&self, id: QueueId, turn: Turn, class: ClassKey) -> Option<Nominee> {
+    pub(crate) fn reserve(&self, id: QueueId, turn: Turn, class: ClassKey) -> Option<Nominee> {
         let queue = self.queues.get(id)?;
         let spec = queue.spec.as_ref()?;
         let (tree, node) = queue.place?;
@@ -271,11 +292,7 @@ impl Engine {
         if needs.iter().any(|(slot, need)| *need > state(*slot).nominal) {
             return None;
         }
-        let own_left = needs.into_iter().map(|(slot, need)| {
-            let left = state(slot).nominal.saturating_sub(state(slot).usage(Book::Planned));
-            (slot, need.min(left))
-        });
-        let needs: Needs = own_left.filter(|(_, left)| *left > 0).collect();
+        let needs = own_left(tree, node, needs);
         (!needs.is_empty()).then_some(Nominee {
             turn,
             queue: id,
@@ -307,7 +324,7 @@ impl Engine {
         }
     }
 
-    fn park(&mut self, id: QueueId, key: ClassKey, stuck: Stuck, strict: bool) {
+    pub(crate) fn park(&mut self, id: QueueId, key: ClassKey, stuck: Stuck, strict: bool) {
         self.counters.parks += 1;
         let Some(queue) = self.queues.get_mut(id) else { return };
         let before = queue.parking.class(key).and_then(|class| class.stuck.as_ref());
@@ -331,7 +348,7 @@ impl Engine {
 }
 
 /// A unit of `queue` as one that looks for room.
-fn asker(id: QueueId, queue: &Queue, turn: Turn, class: ClassKey) -> Option<Asker> {
+pub(crate) fn asker(id: QueueId, queue: &Queue, turn: Turn, class: ClassKey) -> Option<Asker> {
     let (_, node) = queue.place?;
     Some(Asker {
         queue: id,

@@ -5,6 +5,7 @@
 //! concern the class, so their cost does not depend on how many units it has.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
 
@@ -109,6 +110,14 @@ impl Parking {
         let (turn, key) = self.active.first_key_value()?;
         let blocked = strict && self.parked.first_key_value().is_some_and(|(parked, _)| parked < turn);
         (!blocked).then_some((*turn, *key))
+    }
+
+    /// The next unit behind one, or the first of all, that is the first of its class.
+    pub(crate) fn head_after(&self, turn: Option<Turn>) -> Option<(Turn, ClassKey)> {
+        let behind = (turn.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let (active, parked) = (self.active.range(behind).next(), self.parked.range(behind).next());
+        let next = [active, parked].into_iter().flatten().min_by_key(|(turn, _)| **turn);
+        next.map(|(turn, key)| (*turn, *key))
     }
 
     /// The first unit of all.

@@ -10,7 +10,7 @@ use crate::nominate::Nominee;
 use crate::queue::{Claim, QueueId};
 use crate::ranked::Turn;
 use crate::report::{Action, EvictionCause, Pass};
-use crate::tree::{NodeId, TreeId};
+use crate::tree::{NodeId, Slot, TreeId};
 use crate::units::UnitId;
 
 /// What a pass keeps until its end.
@@ -18,6 +18,8 @@ use crate::units::UnitId;
 pub(crate) struct Course {
     pub(crate) actions: Vec<Action>,
     pub(crate) claims: Vec<(QueueId, Turn, Claim)>,
+    /// Units with claims that block others, where units are asked by pool.
+    pub(crate) blockers: BTreeMap<QueueId, Vec<(Turn, Vec<Slot>)>>,
     /// StrictFIFO queues whose first unit has a claim.
     pub(crate) closed: BTreeSet<QueueId>,
     /// Preemptors that were asked and have no outcome.
@@ -252,7 +254,7 @@ impl Engine {
             if std::mem::take(&mut queue.resettle) {
                 touched.extend(queue.order.iter().map(|turn| turn.uid));
             }
-            let head = if queue.is_strict() {
+            let head = if queue.is_strict() && !queue.is_by_pool() {
                 queue.parking.head().map(|turn| turn.uid)
             } else {
                 None

@@ -13,7 +13,7 @@ use crate::parking::Parking;
 use crate::quota::{Books, CellId, Cells, FlavorId};
 use crate::ranked::{Ranked, Turn};
 use crate::spec::{Fungibility, Inactive, QueueSpec, Quota, Reclaim, ResourceGroup, Strategy, WithinQueue};
-use crate::tree::{NodeId, TreeId};
+use crate::tree::{NodeId, Slot, TreeId};
 use crate::victims::{Needs, Rank};
 
 define_id! {
@@ -43,6 +43,8 @@ pub(crate) struct Queue {
     pub(crate) preemptors: BTreeMap<Turn, Option<Kept>>,
     /// Claims of its units at the end of the last pass.
     pub(crate) claims: BTreeMap<Turn, Claim>,
+    /// Units that were last found to block cells, where units are asked by pool, and which.
+    pub(crate) blockers: Vec<(Turn, Vec<Slot>)>,
     /// All units that wait in it, those set aside included.
     pub(crate) order: Ranked,
     /// Those of them that may be considered.
@@ -86,6 +88,7 @@ impl Queue {
             running: BTreeSet::new(),
             preemptors: BTreeMap::new(),
             claims: BTreeMap::new(),
+            blockers: Vec::new(),
             order: Ranked::default(),
             parking: Parking::default(),
             local_queues: BTreeSet::new(),
@@ -99,6 +102,11 @@ impl Queue {
         self.spec
             .as_ref()
             .is_some_and(|spec| spec.strategy == Strategy::StrictFifo)
+    }
+
+    /// Whether its first unit blocks only those behind that want a flavor which it waits for.
+    pub(crate) fn is_by_pool(&self) -> bool {
+        self.is_strict() && self.spec.as_ref().is_some_and(|spec| spec.extras.fifo_per_pool)
     }
 
     /// Whether its units may be admitted at all.

@@ -156,7 +156,8 @@ pub enum WaitReason {
     BackOff(Time),
     /// It has not been examined since something changed; the next pass does.
     Pending,
-    /// Its ClusterQueue is StrictFIFO and this unit, ahead of it, does not fit.
+    /// Its ClusterQueue is StrictFIFO and this unit, ahead of it, does not fit; with FIFO per pool it waits for a flavor
+    /// that this one could use.
     BehindHead(Uid),
     /// It fits once units that were told to stop are gone; nobody behind it can take what it waits for.
     WaitingForPreempted,

@@ -26,7 +26,7 @@ impl fmt::Display for WaitReason {
             Self::BehindHead(head) => {
                 write!(
                     f,
-                    "the ClusterQueue is StrictFIFO and {head}, the first in it, does not fit"
+                    "the ClusterQueue is StrictFIFO and {head}, ahead of it, does not fit"
                 )
             }
             Self::WaitingForPreempted => f.write_str("it has its turn, and waits for units that were told to stop"),

@@ -118,7 +118,7 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(nominee.queue) else {
             return;
         };
-        if queue.is_strict() {
+        if queue.is_strict() && !queue.is_by_pool() {
             course.closed.insert(nominee.queue);
         }
         queue.parking.remove(nominee.class, &nominee.turn);

@@ -98,6 +98,7 @@ impl Engine {
         };
         queue.order.remove(&turn);
         queue.preemptors.remove(&turn);
+        queue.blockers.retain(|(blocker, _)| *blocker != turn);
         match (standing, until) {
             (Standing::Ready, _) => {
                 local_queue.ready -= 1;

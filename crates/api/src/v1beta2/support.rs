@@ -33,7 +33,6 @@ impl ClusterQueue {
             ),
             (extras.ageing.is_some(), annotation!("ageing-interval")),
             (extras.backfill, annotation!("backfill")),
-            (extras.fifo_per_pool, annotation!("fifo-per-pool")),
         ])
     }
 }

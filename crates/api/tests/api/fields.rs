@@ -189,7 +189,6 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
     for (annotation, value) in [
         ("sluice.internal/ageing-interval", "10m"),
         ("sluice.internal/backfill", "true"),
-        ("sluice.internal/fifo-per-pool", "true"),
     ] {
         let mut queue = cluster_queue(json!({ "queueingStrategy": "StrictFIFO" }));
         queue.metadata.annotations = Some([(annotation.to_owned(), value.to_owned())].into());
@@ -203,6 +202,7 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
         [
             ("minimum-run-time", "1h"),
             ("shrink-to-quota-after", "0s"),
+            ("fifo-per-pool", "true"),
             ("backfill", "false"),
         ]
         .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))

@@ -53,6 +53,8 @@ macro_rules! for_each_scenario {
             fair_sharing_by_weight
             fair_sharing_outside_a_cohort
             fair_sharing_tournament
+            fifo_per_pool
+            fifo_per_pool_keeps_what_fits
             flavors_are_tried_in_order
             hierarchical_lending
             hold_and_drain_a_cluster_queue

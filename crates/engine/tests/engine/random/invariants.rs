@@ -13,6 +13,7 @@ pub(crate) fn hold(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestC
     let forest = after.forest();
     limits_hold(&before.held(&forest), &after.held(&forest))?;
     what_shrinks_has_shrunk(after, &forest)?;
+    who_waits_in_a_pool_has_somebody_ahead(after, &forest)?;
     nothing_that_fits_waits(after, &forest)
 }
 
@@ -62,6 +63,54 @@ fn limits_hold(before: &Book<'_>, after: &Book<'_>) -> Result<(), TestCaseError>
                 now <= most.max(then),
                 "{name}: {cell:?}: {now} of {most}, {then} before"
             );
+        }
+    }
+    Ok(())
+}
+
+/// In a ClusterQueue with FIFO per pool a unit of one pod set that asks for one resource waits, though a flavor has room for
+/// it in both books, only if somebody ahead of it waits too and wants that flavor.
+fn who_waits_in_a_pool_has_somebody_ahead(after: &Twin, forest: &Forest) -> Result<(), TestCaseError> {
+    let (held, planned) = (after.held(forest), after.planned(forest));
+    let pools = after.queues.values().filter(|spec| {
+        spec.strategy == Strategy::StrictFifo && spec.extras.fifo_per_pool && after.is_open(spec, forest)
+    });
+    for spec in pools {
+        let queue = forest.queue(&spec.name).unwrap();
+        let mut units = after.order(&spec.name);
+        units.retain(|unit| after.may_be_considered(unit));
+        for (place, unit) in units.iter().enumerate() {
+            let [pod_set] = &unit.pod_sets[..] else { continue };
+            let [(resource, amount)] = &pod_set.per_pod[..] else {
+                continue;
+            };
+            let mut covered = spec.groups.iter().flat_map(|group| &group.resources);
+            if covered.any(|r| &**r == "pods") || pod_set.count < 1 || after.claims.contains_key(&unit.uid) {
+                continue;
+            }
+            let need = i128::from(amount.get()) * i128::from(pod_set.count);
+            let Some(group) = spec.groups.iter().find(|group| group.resources.contains(resource)) else {
+                continue;
+            };
+            for offered in group.flavors.iter().map(|offered| &offered.flavor) {
+                let needs = Needs::from([((offered.clone(), resource.clone()), need)]);
+                let has_room = held.fits(queue, &needs) && planned.fits(queue, &needs);
+                if !has_room || !after.may_use(offered, &pod_set.constraints) {
+                    continue;
+                }
+                let wants = |other: &UnitSpec| {
+                    let mut pod_sets = other.pod_sets.iter();
+                    pod_sets.any(|pod_set| {
+                        let asks = |(r, amount): &(Name, Amount)| group.resources.contains(r) && !amount.is_zero();
+                        after.may_use(offered, &pod_set.constraints) && pod_set.per_pod.iter().any(asks)
+                    })
+                };
+                prop_assert!(
+                    units[..place].iter().any(wants),
+                    "{} fits in {offered} and waits behind nobody",
+                    unit.uid
+                );
+            }
         }
     }
     Ok(())

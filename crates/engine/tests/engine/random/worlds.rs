@@ -271,6 +271,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
         a_weight(),
         prop_oneof![5 => Just(0_i64), 1 => 1_i64..40],
         prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => (1_i64..40).prop_map(Some)],
+        prop::bool::weighted(0.4),
     );
     let state = prop_oneof![if scale.shared { 80 } else { 10 } => Just(0), 1 => Just(1), 1 => Just(2)];
     let state = (prop::bool::weighted(0.3), state);
@@ -290,7 +291,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
             if !scale.shared {
                 return plain;
             }
-            let (cohort, preemption, fungibility, weight, min_run_ms, shrink_after_ms) = sharing;
+            let (cohort, preemption, fungibility, weight, min_run_ms, shrink_after_ms, fifo_per_pool) = sharing;
             QueueSpec {
                 cohort,
                 preemption,
@@ -300,6 +301,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
                 extras: Extras {
                     min_run_ms,
                     shrink_after_ms,
+                    fifo_per_pool,
                     ..Extras::default()
                 },
                 ..plain

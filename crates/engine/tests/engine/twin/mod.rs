@@ -2,6 +2,7 @@
 //! no sums from one question to the next, and shares no deciding code with the engine.
 
 mod pass;
+mod pools;
 mod reasons;
 mod search;
 mod shrink;

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use sluice_engine::*;
 
-use super::search::{Asking, Assignment, Found, needs_of};
+use super::pools::is_by_pool;
+use super::search::{Asking, Assignment, Found, NOTHING, needs_of};
 use super::tree::Share;
-use super::{At, Book, Evicted, Forest, Needs, Twin, saturated, turn};
+use super::{At, Book, Cell, Evicted, Forest, Needs, Twin, saturated, turn};
 
 /// What a unit holds in `planned` until the end of the pass.
 #[derive(Debug, Clone)]
@@ -14,6 +15,8 @@ pub(crate) struct Claim {
     pub(crate) queue: Name,
     pub(crate) needs: Needs,
     pub(crate) why: Claimed,
+    /// What it blocks for those behind it (section 9).
+    pub(crate) blocks: BTreeSet<Cell>,
 }
 
 /// Why a unit got a claim.
@@ -29,12 +32,26 @@ pub(crate) enum Claimed {
 
 /// A unit that its ClusterQueue nominates in a cycle.
 #[derive(Debug, Clone)]
-struct Nominee {
+pub(super) struct Nominee {
     queue: At,
     unit: UnitSpec,
     outcome: Claimed,
     found: Found,
     needs: Needs,
+    pub(super) blocks: BTreeSet<Cell>,
+}
+
+impl Nominee {
+    pub(super) fn new(queue: At, unit: UnitSpec, outcome: Claimed, found: Found, needs: Needs) -> Self {
+        Self {
+            queue,
+            unit,
+            outcome,
+            found,
+            needs,
+            blocks: BTreeSet::new(),
+        }
+    }
 }
 
 impl Twin {
@@ -121,6 +138,9 @@ impl Twin {
 
     /// The unit that a ClusterQueue nominates.
     fn nominee(&self, forest: &Forest, spec: &QueueSpec) -> Option<Nominee> {
+        if is_by_pool(spec) {
+            return self.walk(forest, spec, None).1;
+        }
         let mut units = self.order(&spec.name);
         units.retain(|unit| self.may_be_considered(unit));
         if spec.strategy == Strategy::StrictFifo {
@@ -139,26 +159,27 @@ impl Twin {
                 queue,
                 spec,
                 unit: &unit,
+                without: &NOTHING,
             };
-            let kept = self.kept(&planned, asking);
-            let (outcome, found) = match kept.or_else(|| self.outcome(&planned, asking)) {
-                Some(found) if found.victims.is_empty() => (Claimed::Fits, found),
-                Some(found) => (Claimed::Preempts, found),
-                None => (Claimed::Reserves, self.reserve(&planned, asking)?),
+            let reserves = || {
+                let found = self.reserve(&planned, asking)?;
+                let needs = reserved(&planned, queue, &needs_of(&found.assignment));
+                Some((Claimed::Reserves, found, needs))
             };
-            let needs = needs_of(&found.assignment);
-            let needs = match outcome {
-                Claimed::Reserves => reserved(&planned, queue, &needs),
-                Claimed::Fits | Claimed::Preempts => needs,
-            };
-            Some(Nominee {
-                queue,
-                unit,
-                outcome,
-                found,
-                needs,
-            })
+            let (outcome, found, needs) = self.asked(&planned, asking).or_else(reserves)?;
+            Some(Nominee::new(queue, unit, outcome, found, needs))
         })
+    }
+
+    /// The outcome of a unit that is asked: what it evicted others for comes first.
+    pub(super) fn asked(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<(Claimed, Found, Needs)> {
+        let kept = self.kept(planned, asking);
+        let found = kept.or_else(|| self.outcome(planned, asking))?;
+        let needs = needs_of(&found.assignment);
+        if found.victims.is_empty() {
+            return Some((Claimed::Fits, found, needs));
+        }
+        Some((Claimed::Preempts, found, needs))
     }
 
     /// What a preemptor evicted others for, if it fits now.
@@ -174,7 +195,8 @@ impl Twin {
                 flavors.all(|flavor| self.may_use(flavor, &pod_set.constraints))
             });
         let needs = needs_of(&assignment);
-        (usable && planned.fits(asking.queue, &needs)).then(|| Found {
+        let left_out = needs.keys().any(|cell| asking.without.contains(cell));
+        (usable && !left_out && planned.fits(asking.queue, &needs)).then(|| Found {
             level: planned.greatest_level(asking.queue, &needs),
             assignment,
             victims: vec![],
@@ -182,7 +204,7 @@ impl Twin {
     }
 
     /// Section 5.
-    fn reserve(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
+    pub(super) fn reserve(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
         let Asking { queue, spec, .. } = asking;
         if spec.strategy != Strategy::StrictFifo || spec.preemption.reclaim == Reclaim::Any {
             return None;
@@ -278,6 +300,7 @@ impl Twin {
             queue: forest.member(*queue).name.clone(),
             needs: needs.clone(),
             why: nominee.outcome,
+            blocks: nominee.blocks.clone(),
         };
         self.claims.insert(nominee.unit.uid, claim);
     }
@@ -352,7 +375,7 @@ fn winner_below(forest: &Forest, n: At, nominees: &[Nominee], planned: &Book<'_>
 }
 
 /// What is left of the queue's own quota, at most what is needed.
-fn reserved(planned: &Book<'_>, queue: At, needs: &Needs) -> Needs {
+pub(super) fn reserved(planned: &Book<'_>, queue: At, needs: &Needs) -> Needs {
     let left = needs.iter().map(|(cell, need)| {
         let left = planned.forest.nominal(queue, cell) - planned.usage(queue, cell);
         (cell.clone(), left.min(*need))

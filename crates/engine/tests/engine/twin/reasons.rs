@@ -1,9 +1,12 @@
 //! Why a unit waits.
 
+use std::collections::BTreeSet;
+
 use sluice_engine::*;
 
-use super::search::{Asking, Refusal};
-use super::{Book, Claimed, Forest, Twin};
+use super::pools::is_by_pool;
+use super::search::{Asking, NOTHING, Refusal, fewest};
+use super::{Book, Cell, Claimed, Forest, Twin};
 
 /// Why a unit waits, as far as the twin knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +71,9 @@ impl Twin {
         if let Some(until) = unit.not_before.filter(|until| until.0 > self.now) {
             return Why::Is(WaitReason::BackOff(until));
         }
+        if is_by_pool(spec) {
+            return self.why_by_pool(unit, spec, forest);
+        }
         let order = self.order(&spec.name);
         let head = order.iter().find(|other| self.may_be_considered(other));
         if let Some(head) = head.filter(|head| spec.strategy == Strategy::StrictFifo && head.uid != unit.uid) {
@@ -76,23 +82,42 @@ impl Twin {
         if let Some(claim) = self.claims.get(&unit.uid) {
             return Why::Claims(claim.why);
         }
-        Why::Is(self.lacks(unit, spec, forest))
+        Why::Is(self.lacks(unit, spec, forest, &NOTHING))
     }
 
-    /// What keeps a unit out even with the fewest pods that it may start with.
-    fn lacks(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> WaitReason {
-        let mut unit = unit.clone();
-        let fewest = |pod_set: &&mut PodSetSpec| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count);
-        if let Some(pod_set) = unit.pod_sets.iter_mut().find(fewest) {
-            pod_set.count = pod_set.min_count.unwrap_or(pod_set.count);
+    fn why_by_pool(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> Why {
+        if let Some(claim) = self.claims.get(&unit.uid) {
+            return Why::Claims(claim.why);
         }
         let asking = Asking {
             queue: forest.queue(&spec.name).unwrap(),
             spec,
+            unit,
+            without: &NOTHING,
+        };
+        if self.never_fits(forest, asking) {
+            return Why::Is(self.lacks(unit, spec, forest, &NOTHING));
+        }
+        if let Some(behind) = self.behind(forest, asking) {
+            return Why::Is(WaitReason::BehindHead(behind));
+        }
+        let (blockers, _) = self.walk(forest, spec, Some(unit.uid));
+        let without = blockers.into_iter().flat_map(|(_, cells)| cells).collect();
+        Why::Is(self.lacks(unit, spec, forest, &without))
+    }
+
+    /// What keeps a unit out even with the fewest pods that it may start with.
+    fn lacks(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest, without: &BTreeSet<Cell>) -> WaitReason {
+        let unit = fewest(unit);
+        let asking = Asking {
+            queue: forest.queue(&spec.name).unwrap(),
+            spec,
             unit: &unit,
+            without: &NOTHING,
         };
         let planned = self.planned(forest);
         let empty = self.search(&Book::empty(forest), asking);
+        let asking = Asking { without, ..asking };
         let with_mismatches = |names: Vec<Name>| {
             let names = names.into_iter();
             names.map(|name| (name, Mismatch::NodeAffinity)).collect()

@@ -1,6 +1,6 @@
 //! Section 3: the search for flavors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_engine::*;
 
@@ -67,6 +67,42 @@ pub(crate) struct Asking<'a> {
     pub(crate) queue: At,
     pub(crate) spec: &'a QueueSpec,
     pub(crate) unit: &'a UnitSpec,
+    /// Cells that are left out: a flavor that would serve one of its needs from there does not count.
+    pub(crate) without: &'a BTreeSet<Cell>,
+}
+
+/// No cells.
+pub(crate) static NOTHING: BTreeSet<Cell> = BTreeSet::new();
+
+impl<'a> Asking<'a> {
+    /// The groups that a pod set asks, and what it asks of each.
+    pub(crate) fn asks(&self, pod_set: &PodSetSpec) -> Vec<(&'a ResourceGroup, BTreeMap<Name, i128>)> {
+        let requests = requests(self.spec, pod_set);
+        let asks = self.spec.groups.iter().map(|group| (group, asked(group, &requests)));
+        asks.filter(|(_, asked)| !asked.is_empty()).collect()
+    }
+}
+
+/// The unit with the fewest pods that it may start with.
+pub(crate) fn fewest(unit: &UnitSpec) -> UnitSpec {
+    let mut unit = unit.clone();
+    for pod_set in &mut unit.pod_sets {
+        pod_set.count = pod_set
+            .min_count
+            .map_or(pod_set.count, |fewest| fewest.min(pod_set.count));
+    }
+    unit
+}
+
+impl Found {
+    /// Nobody is given anything.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            assignment: vec![],
+            level: 0,
+            victims: vec![],
+        }
+    }
 }
 
 impl Twin {
@@ -107,7 +143,7 @@ impl Twin {
 
     /// The search in which only modes up to `worst` count.
     fn search_among(&self, planned: &Book<'_>, asking: Asking<'_>, worst: Mode) -> Result<Found, Refusal> {
-        let Asking { queue, spec, unit } = asking;
+        let Asking { queue, spec, unit, .. } = asking;
         if let Some(refusal) = uncovered(spec, unit) {
             return Err(refusal);
         }
@@ -167,6 +203,9 @@ impl Twin {
                 continue;
             }
             let needs = needs_in(&offered.flavor, asked, taken);
+            if needs.keys().any(|cell| asking.without.contains(cell)) {
+                continue;
+            }
             let (mode, victims) = self.mode(planned, asking, &needs);
             let look = Look {
                 flavor: offered.flavor.clone(),
@@ -196,6 +235,20 @@ impl Twin {
             }
         }
         best
+    }
+
+    /// The flavor that the search in which only those that fit count takes here.
+    pub(crate) fn flavor_that_fits(
+        &self,
+        planned: &Book<'_>,
+        asking: Asking<'_>,
+        pod_set: &PodSetSpec,
+        group: &ResourceGroup,
+        asked: &BTreeMap<Name, i128>,
+        taken: &Needs,
+    ) -> Option<Name> {
+        let look = self.look(planned, asking, pod_set, group, asked, taken, Mode::Fits);
+        look.filter(|look| look.mode == Mode::Fits).map(|look| look.flavor)
     }
 
     fn mode(&self, planned: &Book<'_>, asking: Asking<'_>, needs: &Needs) -> (Mode, Vec<Victim>) {
