@@ -78,6 +78,7 @@ struct Expected {
     of_queues: BTreeMap<QueueId, Books>,
     of_local_queues: BTreeMap<LocalQueueId, Books>,
     running: BTreeMap<QueueId, BTreeSet<Rank>>,
+    ends: BTreeMap<QueueId, BTreeSet<(crate::Time, UnitId)>>,
     deadlines: BTreeSet<(crate::Time, UnitId)>,
     unready: usize,
 }
@@ -128,6 +129,10 @@ impl Engine {
                     let of_local_queue = expected.of_local_queues.entry(unit.local_queue).or_default();
                     of_local_queue.charge(&held.charges, held.phase);
                     expected.unready += usize::from(held.awaits_pods());
+                    let end = held.known_end().filter(|_| held.phase != Phase::Evicting);
+                    if let Some(end) = end {
+                        expected.ends.entry(held.queue).or_default().insert((end, id));
+                    }
                     if held.phase == Phase::Admitted {
                         let running = expected.running.entry(held.queue).or_default();
                         running.insert(held.rank(unit.uid, id));
@@ -157,7 +162,7 @@ impl Engine {
                 }
                 (false, Standing::Ready, _) => {
                     counts.1 += 1;
-                    let class = self.class_of(unit.uid, waiting);
+                    let class = self.class_of(unit, waiting);
                     expected.ready.entry((queue, class)).or_default().insert(turn);
                 }
                 _ => return fault("stands in the wrong place"),
@@ -202,6 +207,9 @@ impl Engine {
         if *held != queue.books {
             return fault(format!("held {held:?}, kept {:?}", queue.books));
         }
+        if *expected.ends.get(&id).unwrap_or(&BTreeSet::new()) != queue.ends {
+            return fault("its known ends are not those of its units".to_owned());
+        }
         if *expected.running.get(&id).unwrap_or(&BTreeSet::new()) != queue.running {
             return fault("its running units are not those that are admitted".to_owned());
         }
@@ -236,7 +244,9 @@ impl Engine {
                 rebuilt.plan(node, &claim.needs, 1);
             }
         }
-        for (_, id, queue) in members().filter(|(_, _, queue)| queue.is_open()) {
+        // Claims of reservations do not count for everybody alike.
+        let open = members().filter(|(_, _, queue)| queue.is_open() && !tree.is_backfilled);
+        for (_, id, queue) in open {
             self.audit_parking(id, queue, &mut rebuilt, tree)?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::LocalQueue;
 use crate::nominate::least;
 use crate::parking::ClassKey;
-use crate::queue::{Queue, QueueId};
+use crate::queue::{Claim, Queue, QueueId};
 use crate::quota::{Books, CellId};
 use crate::ranked::Turn;
 use crate::report::{QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting};
@@ -28,6 +28,7 @@ enum Cause<'a> {
     BehindHead(Uid),
     Pending,
     Claims,
+    BehindReservation(Uid, Option<Time>),
     /// It has no outcome; what it lacks has to be found.
     Stuck(WaitKind),
 }
@@ -45,6 +46,7 @@ impl Cause<'_> {
             Self::BehindHead(head) => WaitReason::BehindHead(head),
             Self::Pending => WaitReason::Pending,
             Self::Claims => WaitReason::WaitingForPreempted,
+            Self::BehindReservation(head, until) => WaitReason::BehindReservation { head, until },
             Self::Stuck(_) => return None,
         })
     }
@@ -60,6 +62,7 @@ impl Cause<'_> {
             Self::BehindHead(_) => WaitKind::BehindHead,
             Self::Pending => WaitKind::Pending,
             Self::Claims => WaitKind::WaitingForPreempted,
+            Self::BehindReservation(..) => WaitKind::BehindReservation,
             Self::Stuck(kind) => kind,
         }
     }
@@ -95,7 +98,11 @@ impl Engine {
             let lack = self.lack(queue, turn);
             let (reason, earliest_start) = lack.unwrap_or_else(|| (self.just_waits_for_quota(waiting), None));
             told.reason = reason;
-            told.earliest_start = earliest_start;
+            let claim = self.queues.get(queue).and_then(|queue| queue.claims.get(&turn));
+            told.earliest_start = match claim.and_then(|claim| claim.reserved.as_ref()) {
+                Some(reserved) => reserved.until.map(|until| until.max(self.now)),
+                None => earliest_start,
+            };
         }
         Some(told)
     }
@@ -209,16 +216,22 @@ impl Engine {
         }
         let head = queue.parking.head()?;
         let turn = waiting.turn(unit.uid, id);
-        let key = self.class_of(unit.uid, waiting);
+        let key = self.class_of(unit, waiting);
         let class = queue.parking.class(key)?;
         if queue.is_by_pool() {
             if let Some(cause) = self.cause_by_pool(*queue_id, queue, turn, key) {
                 return Some(cause);
             }
-        } else if queue.is_strict() && head != turn {
+        } else if queue.has_blocking_head() && head != turn {
             return Some(Cause::BehindHead(head.uid));
         }
         Some(match (class.parked(), queue.claims.get(&turn)) {
+            (Some(parked), _) if parked.kind == WaitKind::BehindReservation => {
+                let ahead = queue.reserved_ahead(turn);
+                ahead.map_or(Cause::Pending, |reserved| {
+                    Cause::BehindReservation(reserved.turn.uid, reserved.until.map(|until| until.max(self.now)))
+                })
+            }
             (Some(parked), _) => Cause::Stuck(parked.kind),
             (None, Some(claim)) if claim.reserve => Cause::Stuck(WaitKind::WaitingForQuota),
             (None, Some(_)) => Cause::Claims,
@@ -320,12 +333,33 @@ impl Engine {
     /// Adds the claims of all units of a tree but one to `tree`, a copy of it.
     fn add_claims(&self, tree: &mut Tree, id: TreeId, turn: Turn) {
         let standing = self.forest.trees.get(id).into_iter().flat_map(|tree| &tree.standing);
-        for queue in standing.filter_map(|id| self.queues.get(*id)) {
+        let end = self.end_if_admitted(turn.unit);
+        for (other_id, queue) in standing.filter_map(|id| Some((id, self.queues.get(*id)?))) {
             let Some((_, node)) = queue.place else { continue };
-            for (_, claim) in queue.claims.iter().filter(|(other, _)| **other != turn) {
+            let is_own = self.queue_of(turn.unit) == Some(*other_id);
+            let counts = |claim: &Claim| {
+                claim.reserved.as_ref().is_none_or(|reserved| {
+                    let lifted = if is_own {
+                        reserved.turn < turn
+                    } else {
+                        reserved.is_over_after(end)
+                    };
+                    !lifted
+                })
+            };
+            let others = queue
+                .claims
+                .iter()
+                .filter(|(other, claim)| **other != turn && counts(claim));
+            for (_, claim) in others {
                 tree.plan(node, &claim.needs, 1);
             }
         }
+    }
+
+    /// The ClusterQueue that a unit waits in.
+    fn queue_of(&self, id: UnitId) -> Option<QueueId> {
+        self.local_queues.get(self.units.get(id)?.local_queue)?.queue()
     }
 
     /// Every resource in every usable flavor of `ask` for which `bound` is too little.

@@ -70,6 +70,7 @@ mod amount;
 mod arena;
 mod assign;
 mod audit;
+mod backfill;
 mod books;
 mod engine;
 mod estimate;

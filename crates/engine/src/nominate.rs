@@ -2,6 +2,7 @@
 //! the way: `docs/scheduling.md`, sections 2 and 5.
 
 use crate::assign::Plan;
+use crate::backfill::Reservation;
 use crate::engine::Engine;
 use crate::parking::ClassKey;
 use crate::pass::Course;
@@ -25,6 +26,22 @@ pub(crate) struct Nominee {
     pub(crate) reduced: Option<i64>,
     /// It has no outcome and only holds back what its queue could not take back.
     pub(crate) reserves: bool,
+    /// What is reserved for it, where others may pass it.
+    pub(crate) reservation: Option<Box<Reservation>>,
+}
+
+impl Nominee {
+    pub(crate) fn new(turn: Turn, queue: QueueId, class: ClassKey) -> Self {
+        Self {
+            turn,
+            queue,
+            class,
+            found: Found::default(),
+            reduced: None,
+            reserves: false,
+            reservation: None,
+        }
+    }
 }
 
 impl Engine {
@@ -33,6 +50,9 @@ impl Engine {
         let queue = self.queues.get(id)?;
         if !queue.is_open() || course.closed.contains(&id) {
             return None;
+        }
+        if queue.is_backfilled() {
+            return self.nominate_by_reservation(id, course);
         }
         if queue.is_by_pool() {
             return self.nominate_by_pool(id, course);
@@ -49,22 +69,23 @@ impl Engine {
             let preemptor = preemptors.next();
             let sticky = preemptor.is_some();
             let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict))?;
-            if self.room_is_gone(id, class) {
+            // Room is not gone for those for whom a claim is lifted.
+            if !queue.keeps_ends && self.room_is_gone(id, class) {
                 if let Some(queue) = self.queues.get_mut(id) {
                     queue.parking.unstir(class);
                 }
                 continue;
             }
             self.counters.units_examined += 1;
-            match self.ask(id, turn, class, &[]) {
+            let lifted = self.lift(id, turn, course);
+            let asked = self.ask(id, turn, class, &[], None);
+            self.unlift(lifted, course);
+            match asked {
                 Ok((found, reduced)) => {
                     return Some(Nominee {
-                        turn,
-                        queue: id,
-                        class,
                         found,
                         reduced,
-                        reserves: false,
+                        ..Nominee::new(turn, id, class)
                     });
                 }
                 Err(stuck) => {
@@ -123,14 +144,15 @@ impl Engine {
         turn: Turn,
         class: ClassKey,
         without: &[Slot],
+        ahead: Option<&Reservation>,
     ) -> Result<(Found, Option<i64>), Box<Stuck>> {
         self.ensure_plan(id, class);
-        let is_left_out = |found: &Found| found.needs.iter().any(|(slot, _)| without.contains(slot));
+        let is_left_out = |found: &Found| ahead.is_some() || found.needs.iter().any(|(slot, _)| without.contains(slot));
         if let Some(kept) = self.ask_kept(id, turn, class).filter(|(found, _)| !is_left_out(found)) {
             return Ok(kept);
         }
         let shape = self.shapes.get(class.shape);
-        let full = self.ask_plan(id, turn, class, None, without);
+        let full = self.ask_behind(id, turn, class, None, without, ahead);
         let Some(flexible) = shape.iter().position(|pod_set| pod_set.min_count.is_some()) else {
             return full.map(|found| (found, None));
         };
@@ -149,7 +171,7 @@ impl Engine {
         while low <= high {
             let middle = low + (high - low) / 2;
             let plan = self.reduced_plan(id, &shape, flexible, middle);
-            match self.ask_plan(id, turn, class, plan.as_ref(), without) {
+            match self.ask_behind(id, turn, class, plan.as_ref(), without, ahead) {
                 Ok(found) => {
                     result = Ok((found, Some(middle)));
                     low = middle + 1;
@@ -161,6 +183,28 @@ impl Engine {
             }
         }
         result
+    }
+
+    /// Judges a unit that may be behind a reservation, with the cells left out that this needs if it must be.
+    fn ask_behind(
+        &mut self,
+        id: QueueId,
+        turn: Turn,
+        class: ClassKey,
+        plan: Option<&Plan>,
+        without: &[Slot],
+        ahead: Option<&Reservation>,
+    ) -> Result<Found, Box<Stuck>> {
+        let found = self.ask_plan(id, turn, class, plan, without)?;
+        let Some(reserved) = ahead else { return Ok(found) };
+        if self.may_pass(id, turn, &found, reserved) {
+            return Ok(found);
+        }
+        let cells: Vec<Slot> = reserved.needs.iter().map(|(slot, _)| *slot).collect();
+        let apart = self.ask_plan(id, turn, class, plan, &cells).ok();
+        apart
+            .filter(|found| found.victims.is_empty())
+            .ok_or_else(|| Box::new(Stuck::new(WaitKind::BehindReservation)))
     }
 
     /// What a preemptor evicted others for, if it fits now.
@@ -294,17 +338,14 @@ impl Engine {
         }
         let needs = own_left(tree, node, needs);
         (!needs.is_empty()).then_some(Nominee {
-            turn,
-            queue: id,
-            class,
             found: Found {
                 chosen,
                 needs,
                 level: 0,
                 victims: Vec::new(),
             },
-            reduced: None,
             reserves: true,
+            ..Nominee::new(turn, id, class)
         })
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct ClassKey {
     pub(crate) evicted_by: Option<Evictor>,
     /// They had a claim once: these are asked again whenever something changes, whatever their likes wait for.
     pub(crate) claims: bool,
+    /// How many milliseconds they may run at most, rounded up, where that is known and makes a difference.
+    pub(crate) longest: Option<i64>,
 }
 
 /// All units of one class that a queue may consider.
@@ -110,6 +112,11 @@ impl Parking {
         let (turn, key) = self.active.first_key_value()?;
         let blocked = strict && self.parked.first_key_value().is_some_and(|(parked, _)| parked < turn);
         (!blocked).then_some((*turn, *key))
+    }
+
+    /// The parked classes.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = ClassKey> + '_ {
+        self.parked.values().copied()
     }
 
     /// The next unit behind one, or the first of all, that is the first of its class.

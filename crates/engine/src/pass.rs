@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::backfill::Reservation;
 use crate::books::released;
 use crate::engine::Engine;
 use crate::fairness::{Entrant, winner};
@@ -20,6 +21,8 @@ pub(crate) struct Course {
     pub(crate) claims: Vec<(QueueId, Turn, Claim)>,
     /// Units with claims that block others, where units are asked by pool.
     pub(crate) blockers: BTreeMap<QueueId, Vec<(Turn, Vec<Slot>)>>,
+    /// What is reserved for the first unit that has no outcome, where others may pass it.
+    pub(crate) reserved: BTreeMap<QueueId, Reservation>,
     /// StrictFIFO queues whose first unit has a claim.
     pub(crate) closed: BTreeSet<QueueId>,
     /// Preemptors that were asked and have no outcome.
@@ -254,7 +257,7 @@ impl Engine {
             if std::mem::take(&mut queue.resettle) {
                 touched.extend(queue.order.iter().map(|turn| turn.uid));
             }
-            let head = if queue.is_strict() && !queue.is_by_pool() {
+            let head = if queue.has_blocking_head() {
                 queue.parking.head().map(|turn| turn.uid)
             } else {
                 None

@@ -8,7 +8,7 @@ use crate::pass::Course;
 use crate::queue::{Queue, QueueId};
 use crate::ranked::Turn;
 use crate::report::WaitKind;
-use crate::search::{Found, Stuck};
+use crate::search::Stuck;
 use crate::tree::{Book, NodeId, Slot, Tree};
 use crate::victims::{Ground, Needs};
 use crate::watch::Wakes;
@@ -160,15 +160,15 @@ impl Engine {
         road: &mut Road,
     ) -> Option<Nominee> {
         self.counters.units_examined += 1;
-        let mut nominee = Nominee {
-            turn,
-            queue: id,
-            class,
-            found: Found::default(),
-            reduced: None,
-            reserves: false,
+        let mut nominee = Nominee::new(turn, id, class);
+        let lifted = self.lift(id, turn, course);
+        let asked = self.ask(id, turn, class, &road.blocked, None);
+        let jam = match asked {
+            Ok(_) => None,
+            Err(_) => self.jam(id, turn, class, &road.blocked),
         };
-        let mut stuck = match self.ask(id, turn, class, &road.blocked) {
+        self.unlift(lifted, course);
+        let mut stuck = match asked {
             Ok((found, reduced)) => {
                 return Some(Nominee {
                     found,
@@ -178,7 +178,7 @@ impl Engine {
             }
             Err(stuck) => stuck,
         };
-        let (blocks, mut keeps) = self.jam(id, turn, class, &road.blocked)?;
+        let (blocks, mut keeps) = jam?;
         if is_first && let Some(reserved) = self.reserve(id, turn, class) {
             raise(&mut keeps, reserved.found.needs);
         }

@@ -6,14 +6,16 @@ use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, Column, define_id};
 use crate::assign::{Group, GroupFlavor};
+use crate::backfill::Reservation;
 use crate::flavors::FlavorSpec;
-use crate::ids::{Name, Uid};
+use crate::ids::{Name, Time, Uid};
 use crate::local_queue::LocalQueueId;
 use crate::parking::Parking;
 use crate::quota::{Books, CellId, Cells, FlavorId};
 use crate::ranked::{Ranked, Turn};
 use crate::spec::{Fungibility, Inactive, QueueSpec, Quota, Reclaim, ResourceGroup, Strategy, WithinQueue};
 use crate::tree::{NodeId, Slot, TreeId};
+use crate::units::UnitId;
 use crate::victims::{Needs, Rank};
 
 define_id! {
@@ -39,6 +41,12 @@ pub(crate) struct Queue {
     pub(crate) books: Books,
     /// Its admitted units, in the order in which others evict them.
     pub(crate) running: BTreeSet<Rank>,
+    /// Units that count as planned and whose end is known, by that end, rounded up.
+    pub(crate) ends: BTreeSet<(Time, UnitId)>,
+    /// Units of one shape are told apart by how long they may run: its tree has reservations that these can pass.
+    pub(crate) keeps_ends: bool,
+    /// The reservation that its parked units were judged by.
+    pub(crate) judged_by: Option<Reservation>,
     /// Units that evicted others and still wait, and what they did it for.
     pub(crate) preemptors: BTreeMap<Turn, Option<Kept>>,
     /// Claims of its units at the end of the last pass.
@@ -73,6 +81,8 @@ pub(crate) struct Claim {
     pub(crate) needs: Needs,
     /// It is not sure to get it: it only holds back what its queue could not take back.
     pub(crate) reserve: bool,
+    /// The reservation that it is for, where others may pass the unit.
+    pub(crate) reserved: Option<Box<Reservation>>,
 }
 
 impl Queue {
@@ -86,6 +96,9 @@ impl Queue {
             place: None,
             books: Books::default(),
             running: BTreeSet::new(),
+            ends: BTreeSet::new(),
+            keeps_ends: false,
+            judged_by: None,
             preemptors: BTreeMap::new(),
             claims: BTreeMap::new(),
             blockers: Vec::new(),
@@ -106,7 +119,13 @@ impl Queue {
 
     /// Whether its first unit blocks only those behind that want a flavor which it waits for.
     pub(crate) fn is_by_pool(&self) -> bool {
-        self.is_strict() && self.spec.as_ref().is_some_and(|spec| spec.extras.fifo_per_pool)
+        let by_pool = self.spec.as_ref().is_some_and(|spec| spec.extras.fifo_per_pool);
+        self.is_strict() && by_pool && !self.is_backfilled()
+    }
+
+    /// Whether its first unit blocks everyone behind it.
+    pub(crate) fn has_blocking_head(&self) -> bool {
+        self.is_strict() && !self.is_by_pool() && !self.is_backfilled()
     }
 
     /// Whether its units may be admitted at all.

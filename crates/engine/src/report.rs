@@ -159,6 +159,13 @@ pub enum WaitReason {
     /// Its ClusterQueue is StrictFIFO and this unit, ahead of it, does not fit; with FIFO per pool it waits for a flavor
     /// that this one could use.
     BehindHead(Uid),
+    /// It could start, but that would delay a unit ahead of it that quota is reserved for.
+    BehindReservation {
+        /// The unit ahead.
+        head: Uid,
+        /// When that one has enough by the ends that are known, if these are enough.
+        until: Option<Time>,
+    },
     /// It fits once units that were told to stop are gone; nobody behind it can take what it waits for.
     WaitingForPreempted,
     /// It asks for a resource that its ClusterQueue has no quota for.
@@ -224,6 +231,7 @@ impl WaitReason {
             Self::BackOff(_) => WaitKind::BackOff,
             Self::Pending => WaitKind::Pending,
             Self::BehindHead(_) => WaitKind::BehindHead,
+            Self::BehindReservation { .. } => WaitKind::BehindReservation,
             Self::WaitingForPreempted => WaitKind::WaitingForPreempted,
             Self::ResourceNotCovered { .. } => WaitKind::ResourceNotCovered,
             Self::NoMatchingFlavor { .. } => WaitKind::NoMatchingFlavor,
@@ -252,6 +260,8 @@ pub enum WaitKind {
     Pending,
     /// See [`WaitReason::BehindHead`].
     BehindHead,
+    /// See [`WaitReason::BehindReservation`].
+    BehindReservation,
     /// See [`WaitReason::WaitingForPreempted`].
     WaitingForPreempted,
     /// See [`WaitReason::ResourceNotCovered`].
@@ -276,6 +286,7 @@ impl WaitKind {
             Self::BackOff => "BackOff",
             Self::Pending => "Pending",
             Self::BehindHead => "BehindHead",
+            Self::BehindReservation => "BehindReservation",
             Self::WaitingForPreempted => "WaitingForPreemptedWorkloads",
             Self::ResourceNotCovered => "ResourceNotCovered",
             Self::NoMatchingFlavor => "NoMatchingFlavor",

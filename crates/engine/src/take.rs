@@ -1,6 +1,8 @@
 //! What becomes of a nominee whose turn it is: it is admitted, evicts others, or gets a claim: `docs/scheduling.md`, section 2.
 
+use crate::backfill::Reservation;
 use crate::engine::Engine;
+use crate::ids::Time;
 use crate::memory::Evictor;
 use crate::nominate::{Nominee, reduced};
 use crate::pass::Course;
@@ -15,6 +17,21 @@ use crate::victims::{Needs, Victim};
 impl Engine {
     /// Carries out what was found for a nominee, unless what was taken before it in this cycle is in the way.
     pub(crate) fn take(&mut self, nominee: &Nominee, course: &mut Course) {
+        let lifted = self.lift(nominee.queue, nominee.turn, course);
+        let ahead = course.reserved.get(&nominee.queue).cloned();
+        let ahead = ahead.filter(|reserved| reserved.turn < nominee.turn);
+        let may_pass = |reserved: &Reservation| self.may_pass(nominee.queue, nominee.turn, &nominee.found, reserved);
+        if ahead.as_ref().is_none_or(may_pass) {
+            self.take_now(nominee, course);
+            if ahead.is_some() {
+                self.keep_what_is_left(nominee.queue, course);
+            }
+        }
+        self.unlift(lifted, course);
+    }
+
+    /// The same, for whom no claim is in the way that does not count for it.
+    fn take_now(&mut self, nominee: &Nominee, course: &mut Course) {
         if nominee.reserves {
             self.claim(nominee, course);
         } else if nominee.found.victims.is_empty() {
@@ -101,7 +118,7 @@ impl Engine {
     }
 
     /// [`Tree::plan`](crate::tree::Tree::plan) in the tree of a queue.
-    fn plan(&mut self, queue: QueueId, needs: &[(Slot, i128)], times: i128) {
+    pub(crate) fn plan(&mut self, queue: QueueId, needs: &[(Slot, i128)], times: i128) {
         let Some((tree, node)) = self.queues.get(queue).and_then(|queue| queue.place) else {
             return;
         };
@@ -118,7 +135,7 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(nominee.queue) else {
             return;
         };
-        if queue.is_strict() && !queue.is_by_pool() {
+        if queue.has_blocking_head() {
             course.closed.insert(nominee.queue);
         }
         queue.parking.remove(nominee.class, &nominee.turn);
@@ -128,8 +145,27 @@ impl Engine {
         let claim = Claim {
             needs,
             reserve: nominee.reserves,
+            reserved: nominee.reservation.clone(),
         };
+        if let Some(reserved) = nominee.reservation.as_deref() {
+            self.judge_by(nominee.queue, reserved);
+            course.reserved.insert(nominee.queue, reserved.clone());
+        }
         course.claims.push((nominee.queue, nominee.turn, claim));
+    }
+
+    /// Wakes those who were judged by another reservation.
+    fn judge_by(&mut self, id: QueueId, reserved: &Reservation) {
+        let Some(queue) = self.queues.get_mut(id) else { return };
+        let same = |judged: &Reservation| {
+            (judged.turn, &judged.needs, judged.until) == (reserved.turn, &reserved.needs, reserved.until)
+        };
+        if queue.judged_by.as_ref().is_some_and(same) {
+            return;
+        }
+        queue.judged_by = Some(reserved.clone());
+        let woken: Vec<_> = queue.parking.parked().map(|class| (id, class)).collect();
+        self.wake_all(&woken);
     }
 
     /// Wakes whom a fuller tree may help.
@@ -185,13 +221,17 @@ impl Engine {
             plan.assignment(&shape, &nominee.found.chosen, tree, &self.cells)
         };
         let name = queue.name.clone();
+        let longest = self
+            .units
+            .waiting(nominee.turn.unit)
+            .and_then(|(_, waiting)| waiting.runs_at_most_ms());
         let held = Held {
             queue: nominee.queue,
             priority: nominee.class.priority,
             queued_at: nominee.turn.queued_at,
             reserved_at: self.now,
             deadlines: Vec::new(),
-            ends_at: None,
+            ends_at: longest.map(|longest| Time(self.now.0.saturating_add(longest))),
             pods_ready: false,
             phase: Phase::Assumed,
             charges,

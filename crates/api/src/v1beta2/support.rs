@@ -32,7 +32,6 @@ impl ClusterQueue {
                 "spec.concurrentAdmissionPolicy",
             ),
             (extras.ageing.is_some(), annotation!("ageing-interval")),
-            (extras.backfill, annotation!("backfill")),
         ])
     }
 }

@@ -186,10 +186,7 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
     for (spec, field) in cases {
         assert_eq!(cluster_queue(spec).unsupported_fields(), [field]);
     }
-    for (annotation, value) in [
-        ("sluice.internal/ageing-interval", "10m"),
-        ("sluice.internal/backfill", "true"),
-    ] {
+    for (annotation, value) in [("sluice.internal/ageing-interval", "10m")] {
         let mut queue = cluster_queue(json!({ "queueingStrategy": "StrictFIFO" }));
         queue.metadata.annotations = Some([(annotation.to_owned(), value.to_owned())].into());
         assert_eq!(
@@ -203,7 +200,7 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
             ("minimum-run-time", "1h"),
             ("shrink-to-quota-after", "0s"),
             ("fifo-per-pool", "true"),
-            ("backfill", "false"),
+            ("backfill", "true"),
         ]
         .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))
         .into(),

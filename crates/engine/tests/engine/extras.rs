@@ -190,3 +190,80 @@ fn a_pass_asks_no_more_units_in_vain_than_there_are_flavors() {
     assert!(examined <= (admitted + 2) * 4, "{examined} for {admitted}");
     engine.audit().unwrap();
 }
+
+/// A queue of so much cpu in which others pass a head that does not fit.
+fn backfilled(quota: i64) -> QueueSpec {
+    let extras = Extras {
+        backfill: true,
+        ..Extras::default()
+    };
+    QueueSpec {
+        extras,
+        ..queue("q", cpu(quota))
+    }
+}
+
+/// A unit that runs for so many milliseconds at most.
+fn limited(uid: u128, amount: i64, runs_at_most_ms: i64) -> UnitSpec {
+    UnitSpec {
+        runs_at_most_ms: Some(runs_at_most_ms),
+        ..unit(uid, &[("cpu", amount)])
+    }
+}
+
+#[test]
+fn who_ends_before_a_reservation_passes_it_and_the_others_say_behind_whom_they_wait() {
+    let mut bench = Bench::new(vec![backfilled(4)]);
+    bench.wait([limited(1, 2, 1024), unit(2, &[("cpu", 4)])]);
+    assert_eq!(bench.admitted(), [1]);
+    let reserved = bench.engine.waiting(Uid(2)).unwrap();
+    assert_eq!(reserved.reason.kind(), WaitKind::WaitingForQuota);
+    assert_eq!(reserved.earliest_start, Some(Time(1024)));
+    bench.wait([
+        unit(3, &[("cpu", 1)]),
+        limited(4, 1, 1025),
+        limited(5, 1, 1024),
+        limited(6, 3, 1025),
+    ]);
+    assert_eq!(bench.admitted(), [5]);
+    let behind = WaitReason::BehindReservation {
+        head: Uid(2),
+        until: Some(Time(1024)),
+    };
+    assert_eq!([bench.reason(3), bench.reason(4)], [behind.clone(), behind]);
+    assert_eq!(bench.kind(6), WaitKind::WaitingForQuota);
+    bench.finish(1);
+    assert_eq!(bench.admitted(), []);
+    bench.finish(5);
+    assert_eq!(bench.admitted(), [2]);
+}
+
+#[test]
+fn what_a_reservation_does_not_need_at_its_time_may_be_taken_for_good() {
+    let mut bench = Bench::new(vec![backfilled(6)]);
+    bench.wait([
+        limited(1, 4, 1024),
+        unit(2, &[("cpu", 5)]),
+        unit(3, &[("cpu", 1)]),
+        unit(4, &[("cpu", 1)]),
+    ]);
+    assert_eq!(bench.admitted(), [1, 3]);
+    assert_eq!(bench.kind(4), WaitKind::BehindReservation);
+}
+
+#[test]
+fn a_unit_ahead_of_it_moves_a_reservation() {
+    let mut bench = Bench::new(vec![backfilled(4)]);
+    bench.wait([limited(1, 2, 1024), unit(2, &[("cpu", 4)]), limited(3, 1, 2048)]);
+    assert_eq!(bench.admitted(), [1]);
+    assert_eq!(bench.kind(3), WaitKind::BehindReservation);
+    let urgent = UnitSpec {
+        priority: 1,
+        ..unit(9, &[("cpu", 3)])
+    };
+    bench.wait([urgent]);
+    // 9 leaves one at its time, which 2 has to wait for and 3 may have.
+    assert_eq!(bench.admitted(), [3]);
+    assert_eq!(bench.engine.waiting(Uid(9)).unwrap().earliest_start, Some(Time(1024)));
+    assert_eq!(bench.kind(2), WaitKind::WaitingForQuota);
+}

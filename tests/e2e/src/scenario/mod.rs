@@ -41,6 +41,9 @@ macro_rules! for_each_scenario {
             an_evicted_job_is_head_again_at_once
             another_flavor_before_borrowing
             another_flavor_before_preemption
+            backfill
+            backfill_in_a_cohort
+            backfill_without_known_ends
             block_admission_until_pods_are_ready
             borrowing_limit
             borrowing_while_preempting_has_a_threshold

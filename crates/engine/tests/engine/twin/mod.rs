@@ -1,6 +1,7 @@
 //! The naive twin: the rules of `docs/scheduling.md` as written, by full scans over plain maps. It never parks, keeps
 //! no sums from one question to the next, and shares no deciding code with the engine.
 
+mod backfill;
 mod pass;
 mod pools;
 mod reasons;
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_engine::*;
 
+pub(crate) use backfill::end_of;
 pub(crate) use pass::{Claim, Claimed};
 pub(crate) use reasons::{Stands, Why};
 pub(crate) use shrink::is_to_shrink;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use sluice_engine::*;
 
+use super::backfill::Reserved;
 use super::pools::is_by_pool;
 use super::search::{Asking, Assignment, Found, NOTHING, needs_of};
 use super::tree::Share;
@@ -17,6 +18,8 @@ pub(crate) struct Claim {
     pub(crate) why: Claimed,
     /// What it blocks for those behind it (section 9).
     pub(crate) blocks: BTreeSet<Cell>,
+    /// What it is the claim of (section 10).
+    pub(crate) reserved: Option<Reserved>,
 }
 
 /// Why a unit got a claim.
@@ -39,6 +42,7 @@ pub(super) struct Nominee {
     found: Found,
     needs: Needs,
     pub(super) blocks: BTreeSet<Cell>,
+    pub(super) reserved: Option<Reserved>,
 }
 
 impl Nominee {
@@ -50,6 +54,7 @@ impl Nominee {
             found,
             needs,
             blocks: BTreeSet::new(),
+            reserved: None,
         }
     }
 }
@@ -138,6 +143,9 @@ impl Twin {
 
     /// The unit that a ClusterQueue nominates.
     fn nominee(&self, forest: &Forest, spec: &QueueSpec) -> Option<Nominee> {
+        if spec.extras.backfill {
+            return self.nominee_by_reservation(forest, spec);
+        }
         if is_by_pool(spec) {
             return self.walk(forest, spec, None).1;
         }
@@ -152,8 +160,8 @@ impl Twin {
             units = preemptors.into_iter().chain(rest).collect();
         }
         units.retain(|unit| !self.claims.contains_key(&unit.uid));
-        let planned = self.planned(forest);
         units.into_iter().find_map(|unit| {
+            let planned = self.planned_for(forest, &spec.name, &unit);
             let queue = forest.queue(&spec.name).unwrap();
             let asking = Asking {
                 queue,
@@ -206,7 +214,8 @@ impl Twin {
     /// Section 5.
     pub(super) fn reserve(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
         let Asking { queue, spec, .. } = asking;
-        if spec.strategy != Strategy::StrictFifo || spec.preemption.reclaim == Reclaim::Any {
+        let is_strict = spec.strategy == Strategy::StrictFifo;
+        if !is_strict || spec.cohort.is_none() || spec.preemption.reclaim == Reclaim::Any {
             return None;
         }
         let assignment = self.first_flavors(planned, asking)?;
@@ -256,10 +265,31 @@ impl Twin {
     }
 
     fn take(&mut self, forest: &Forest, nominee: &Nominee, evicted: &mut BTreeSet<Uid>, actions: &mut Vec<Action>) {
+        let Nominee { queue, found, .. } = nominee;
+        let name = forest.member(*queue).name.clone();
+        let planned = self.planned_for(forest, &name, &nominee.unit);
+        let ahead = self.reserved_ahead(&name, &nominee.unit);
+        if let Some((head, what)) = ahead {
+            if self.may_pass(&planned, *queue, &nominee.unit, found, &what) {
+                self.take_now(forest, nominee, &planned, evicted, actions);
+                self.keep_what_is_left(forest, *queue, head);
+            }
+            return;
+        }
+        self.take_now(forest, nominee, &planned, evicted, actions);
+    }
+
+    fn take_now(
+        &mut self,
+        forest: &Forest,
+        nominee: &Nominee,
+        planned: &Book<'_>,
+        evicted: &mut BTreeSet<Uid>,
+        actions: &mut Vec<Action>,
+    ) {
         let Nominee {
             queue, needs, found, ..
         } = nominee;
-        let planned = self.planned(forest);
         match nominee.outcome {
             Claimed::Fits => {
                 if !planned.fits(*queue, needs) {
@@ -301,6 +331,7 @@ impl Twin {
             needs: needs.clone(),
             why: nominee.outcome,
             blocks: nominee.blocks.clone(),
+            reserved: nominee.reserved.clone(),
         };
         self.claims.insert(nominee.unit.uid, claim);
     }
@@ -337,7 +368,9 @@ impl Twin {
             queued_at: unit.queued_at,
             reserved_at: Time(self.now),
             deadlines: vec![],
-            ends_at: None,
+            ends_at: unit
+                .runs_at_most_ms
+                .map(|longest| Time(self.now.saturating_add(longest))),
             pods_ready: false,
             charges,
             phase: Phase::Assumed,

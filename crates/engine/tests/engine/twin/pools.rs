@@ -15,7 +15,6 @@ impl Twin {
     /// Walks along the queue, up to a unit if one is given: who blocks what, and the first that has an outcome.
     pub(super) fn walk(&self, forest: &Forest, spec: &QueueSpec, to: Option<Uid>) -> (Blockers, Option<Nominee>) {
         let queue = forest.queue(&spec.name).unwrap();
-        let planned = self.planned(forest);
         let mut blockers = Blockers::new();
         let mut units = self.order(&spec.name);
         units.retain(|unit| self.may_be_considered(unit));
@@ -40,6 +39,7 @@ impl Twin {
             if self.never_fits(forest, asking) || self.is_blocked(forest, asking, &without) {
                 continue;
             }
+            let planned = self.planned_for(forest, &spec.name, &unit);
             if let Some((outcome, found, needs)) = self.asked(&planned, asking) {
                 let nominee = Nominee::new(queue, unit.clone(), outcome, found, needs);
                 return (blockers, Some(nominee));
@@ -155,5 +155,5 @@ fn is_full(spec: &QueueSpec, blocked: &BTreeSet<Cell>) -> bool {
 }
 
 pub(super) fn is_by_pool(spec: &QueueSpec) -> bool {
-    spec.strategy == Strategy::StrictFifo && spec.extras.fifo_per_pool
+    spec.strategy == Strategy::StrictFifo && spec.extras.fifo_per_pool && !spec.extras.backfill
 }

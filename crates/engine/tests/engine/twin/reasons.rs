@@ -74,6 +74,9 @@ impl Twin {
         if is_by_pool(spec) {
             return self.why_by_pool(unit, spec, forest);
         }
+        if spec.extras.backfill {
+            return self.why_by_reservation(unit, spec, forest);
+        }
         let order = self.order(&spec.name);
         let head = order.iter().find(|other| self.may_be_considered(other));
         if let Some(head) = head.filter(|head| spec.strategy == Strategy::StrictFifo && head.uid != unit.uid) {
@@ -81,6 +84,28 @@ impl Twin {
         }
         if let Some(claim) = self.claims.get(&unit.uid) {
             return Why::Claims(claim.why);
+        }
+        Why::Is(self.lacks(unit, spec, forest, &NOTHING))
+    }
+
+    fn why_by_reservation(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> Why {
+        if let Some(claim) = self.claims.get(&unit.uid) {
+            return Why::Claims(claim.why);
+        }
+        let asking = Asking {
+            queue: forest.queue(&spec.name).unwrap(),
+            spec,
+            unit: &fewest(unit),
+            without: &NOTHING,
+        };
+        let book = self.planned_for(forest, &spec.name, unit);
+        let ahead = self.reserved_ahead(&spec.name, unit);
+        if let Some((head, what)) = ahead
+            && !self.never_fits(forest, asking)
+            && self.search(&book, asking).is_ok()
+        {
+            let until = what.until.map(|until| Time(until.max(self.now)));
+            return Why::Is(WaitReason::BehindReservation { head, until });
         }
         Why::Is(self.lacks(unit, spec, forest, &NOTHING))
     }
@@ -115,7 +140,7 @@ impl Twin {
             unit: &unit,
             without: &NOTHING,
         };
-        let planned = self.planned(forest);
+        let planned = self.planned_for(forest, &spec.name, &unit);
         let empty = self.search(&Book::empty(forest), asking);
         let asking = Asking { without, ..asking };
         let with_mismatches = |names: Vec<Name>| {

@@ -108,7 +108,12 @@ impl Found {
 impl Twin {
     /// The outcome for a unit: fits or preempts, with all its pods or with as many as possible.
     pub(crate) fn outcome(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
-        if let Ok(found) = self.search(planned, asking) {
+        self.most_pods(asking, |asking| self.search(planned, asking).ok())
+    }
+
+    /// What is found with all pods of a unit, or with as many as possible.
+    pub(crate) fn most_pods(&self, asking: Asking<'_>, search: impl Fn(Asking<'_>) -> Option<Found>) -> Option<Found> {
+        if let Some(found) = search(asking) {
             return Some(found);
         }
         let pod_sets = &asking.unit.pod_sets;
@@ -121,12 +126,12 @@ impl Twin {
             let middle = low + (high - low) / 2;
             let mut fewer = asking.unit.clone();
             fewer.pod_sets[partial].count = middle;
-            match self.search(planned, Asking { unit: &fewer, ..asking }) {
-                Ok(found) => {
+            match search(Asking { unit: &fewer, ..asking }) {
+                Some(found) => {
                     best = Some(found);
                     low = middle + 1;
                 }
-                Err(_) => high = middle - 1,
+                None => high = middle - 1,
             }
         }
         best
