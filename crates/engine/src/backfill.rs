@@ -91,6 +91,9 @@ impl Engine {
 
     /// Takes those claims out of the books that do not count for a unit.
     pub(crate) fn lift(&mut self, id: QueueId, turn: Turn, course: &Course) -> Lifted {
+        if course.reserved.is_empty() {
+            return Lifted::default();
+        }
         let tree_of = |id: QueueId| self.queues.get(id)?.place.map(|(tree, _)| tree);
         let end = self.end_if_admitted(turn.unit);
         let is_lifted = |(other, reserved): &(&QueueId, &Reservation)| {

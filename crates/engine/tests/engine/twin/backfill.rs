@@ -3,7 +3,7 @@
 use sluice_engine::*;
 
 use super::pass::{Claimed, Nominee, reserved};
-use super::search::{Asking, Found, NOTHING, needs_of};
+use super::search::{Asking, Found, NOTHING, fewest, most_pods, needs_of};
 use super::{At, Book, Cell, Forest, Needs, Twin, holds, turn};
 
 /// What is reserved for a unit.
@@ -95,7 +95,7 @@ impl Twin {
             let found = match self.reserved_ahead(&spec.name, &unit) {
                 None => self.asked(&book, asking),
                 Some((_, ahead)) => {
-                    let found = self.most_pods(asking, |asking| self.passing(&book, asking, &ahead));
+                    let found = most_pods(asking, |asking| self.passing(&book, asking, &ahead));
                     found.map(|found| (Claimed::Fits, found.clone(), needs_of(&found.assignment)))
                 }
             };
@@ -179,7 +179,7 @@ impl Twin {
 
     /// What is to be reserved for a unit; none if some pod set and group has no flavor for it.
     fn reservation(&self, book: &Book<'_>, asking: Asking<'_>) -> Option<Reserved> {
-        let unit = super::search::fewest(asking.unit);
+        let unit = fewest(asking.unit);
         let mut needs = Needs::new();
         let mut latest = NOW;
         for pod_set in &unit.pod_sets {

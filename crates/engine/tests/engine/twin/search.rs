@@ -108,33 +108,7 @@ impl Found {
 impl Twin {
     /// The outcome for a unit: fits or preempts, with all its pods or with as many as possible.
     pub(crate) fn outcome(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
-        self.most_pods(asking, |asking| self.search(planned, asking).ok())
-    }
-
-    /// What is found with all pods of a unit, or with as many as possible.
-    pub(crate) fn most_pods(&self, asking: Asking<'_>, search: impl Fn(Asking<'_>) -> Option<Found>) -> Option<Found> {
-        if let Some(found) = search(asking) {
-            return Some(found);
-        }
-        let pod_sets = &asking.unit.pod_sets;
-        let partial = pod_sets
-            .iter()
-            .position(|pod_set| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count))?;
-        let (mut low, mut high) = (pod_sets[partial].min_count?, pod_sets[partial].count - 1);
-        let mut best = None;
-        while low <= high {
-            let middle = low + (high - low) / 2;
-            let mut fewer = asking.unit.clone();
-            fewer.pod_sets[partial].count = middle;
-            match search(Asking { unit: &fewer, ..asking }) {
-                Some(found) => {
-                    best = Some(found);
-                    low = middle + 1;
-                }
-                None => high = middle - 1,
-            }
-        }
-        best
+        most_pods(asking, |asking| self.search(planned, asking).ok())
     }
 
     pub(crate) fn search(&self, planned: &Book<'_>, asking: Asking<'_>) -> Result<Found, Refusal> {
@@ -353,6 +327,32 @@ impl Twin {
         };
         tolerates(flavor, pods) && selects(flavor, pods) && prefers(flavor, pods)
     }
+}
+
+/// What is found with all pods of a unit, or with as many as possible.
+pub(crate) fn most_pods(asking: Asking<'_>, search: impl Fn(Asking<'_>) -> Option<Found>) -> Option<Found> {
+    if let Some(found) = search(asking) {
+        return Some(found);
+    }
+    let pod_sets = &asking.unit.pod_sets;
+    let partial = pod_sets
+        .iter()
+        .position(|pod_set| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count))?;
+    let (mut low, mut high) = (pod_sets[partial].min_count?, pod_sets[partial].count - 1);
+    let mut best = None;
+    while low <= high {
+        let middle = low + (high - low) / 2;
+        let mut fewer = asking.unit.clone();
+        fewer.pod_sets[partial].count = middle;
+        match search(Asking { unit: &fewer, ..asking }) {
+            Some(found) => {
+                best = Some(found);
+                low = middle + 1;
+            }
+            None => high = middle - 1,
+        }
+    }
+    best
 }
 
 /// The book once the victims are gone.
