@@ -33,6 +33,14 @@ pub(crate) struct Reservation {
 #[derive(Debug, Default)]
 pub(crate) struct Lifted(Vec<QueueId>);
 
+/// Units of which all have the same outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Alike {
+    class: ClassKey,
+    is_behind: bool,
+    ends_before: Vec<bool>,
+}
+
 /// A duration in milliseconds rounded up so that few values exist and none grows by more than an eighth.
 pub(crate) fn rounded_up(duration: i64) -> i64 {
     let duration = duration.max(0);
@@ -118,64 +126,87 @@ impl Engine {
 
     /// The first unit of a queue that has an outcome, or the reservation for the first that has none.
     pub(crate) fn nominate_by_reservation(&mut self, id: QueueId, course: &Course) -> Option<Nominee> {
-        let mut known = Vec::new();
+        let mut known: Vec<(Alike, Stuck)> = Vec::new();
         loop {
             let queue = self.queues.get(id)?;
             let may_preempt = queue.may_preempt();
             let (turn, class) = queue.parking.candidate(false)?;
             self.ensure_plan(id, class);
             let kind = self.with_fewest(id, class, |plan, _, _| plan.kind())?;
-            let reserved = course.reserved.get(&id).cloned();
-            let ahead = reserved.clone().filter(|reserved| reserved.turn < turn);
-            // Units of one shape that none of these spares are all judged alike, however long they run.
-            let end = self.end_if_admitted(turn.unit);
-            let spares = |reserved: &Reservation| reserved.is_over_after(end);
-            let spared_by: Vec<bool> = course.reserved.values().map(spares).collect();
-            let alike = (ClassKey { longest: None, ..class }, ahead.is_some(), spared_by);
-            let mut stuck = if kind != WaitKind::WaitingForQuota {
-                Stuck::new(kind)
-            } else if let Some((_, stuck)) = known.iter().find(|(other, _)| *other == alike && !may_preempt) {
-                Stuck::clone(stuck)
-            } else {
-                self.counters.units_examined += 1;
-                let lifted = self.lift(id, turn, course);
-                let asked = self.ask(id, turn, class, &[], ahead.as_ref());
-                let reservation = if asked.is_err() && reserved.is_none() {
-                    self.reservation(id, turn, class)
-                } else {
-                    None
-                };
-                self.unlift(lifted, course);
-                let mut nominee = Nominee::new(turn, id, class);
-                match (asked, reservation) {
-                    (Ok((found, reduced)), _) => {
-                        return Some(Nominee {
-                            found,
-                            reduced,
-                            ..nominee
-                        });
-                    }
-                    (Err(_), Some(reservation)) => {
-                        nominee.reserves = true;
-                        nominee.found.needs.clone_from(&reservation.kept);
-                        nominee.reservation = Some(Box::new(reservation));
-                        return Some(nominee);
-                    }
-                    (Err(stuck), None) => *stuck,
-                }
+            let alike = self.alike(id, turn, class, course);
+            let judged = known.iter().find(|(other, _)| *other == alike && !may_preempt);
+            let stuck = match judged {
+                _ if kind != WaitKind::WaitingForQuota => Stuck::new(kind),
+                Some((_, stuck)) => stuck.clone(),
+                None => match self.ask_by_reservation(id, turn, class, course) {
+                    Ok(nominee) => return Some(nominee),
+                    Err(stuck) => *stuck,
+                },
             };
             if class.claims {
                 self.rejoin(id, turn, class);
                 continue;
             }
-            if kind == WaitKind::WaitingForQuota {
+            if kind == WaitKind::WaitingForQuota && judged.is_none() {
+                known.push((alike, stuck.clone()));
+            }
+            self.park(id, class, stuck, false);
+        }
+    }
+
+    /// What a unit is judged by besides how long it may run: its shape, whether it is behind the reservation of its queue, and
+    /// which reservations it ends before.
+    fn alike(&self, id: QueueId, turn: Turn, class: ClassKey, course: &Course) -> Alike {
+        let end = self.end_if_admitted(turn.unit);
+        let ends_before = course.reserved.values().map(|reserved| reserved.is_over_after(end));
+        Alike {
+            class: ClassKey { longest: None, ..class },
+            is_behind: course.reserved.get(&id).is_some_and(|reserved| reserved.turn < turn),
+            ends_before: ends_before.collect(),
+        }
+    }
+
+    /// Asks a unit; the first without outcome is nominated with a reservation.
+    ///
+    /// # Errors
+    /// Where it gets stuck, if nothing is to be reserved for it.
+    fn ask_by_reservation(
+        &mut self,
+        id: QueueId,
+        turn: Turn,
+        class: ClassKey,
+        course: &Course,
+    ) -> Result<Nominee, Box<Stuck>> {
+        self.counters.units_examined += 1;
+        let reserved = course.reserved.get(&id);
+        let ahead = reserved.filter(|reserved| reserved.turn < turn);
+        let lifted = self.lift(id, turn, course);
+        let asked = self.ask(id, turn, class, &[], ahead);
+        let reservation = match (&asked, reserved) {
+            (Err(_), None) => self.reservation(id, turn, class),
+            _ => None,
+        };
+        self.unlift(lifted, course);
+        let mut nominee = Nominee::new(turn, id, class);
+        match (asked, reservation) {
+            (Ok((found, reduced)), _) => {
+                nominee.found = found;
+                nominee.reduced = reduced;
+                Ok(nominee)
+            }
+            (Err(_), Some(reservation)) => {
+                nominee.reserves = true;
+                nominee.found.needs.clone_from(&reservation.kept);
+                nominee.reservation = Some(Box::new(reservation));
+                Ok(nominee)
+            }
+            (Err(mut stuck), None) => {
                 stuck.wakes = Wakes {
                     shares: true,
                     ..Wakes::default()
                 };
-                known.push((alike, stuck.clone()));
+                Err(stuck)
             }
-            self.park(id, class, stuck, false);
         }
     }
 

@@ -203,6 +203,10 @@ impl Engine {
             ahead: road.blocked.clone(),
             blocks: blocks.clone(),
         }));
+        // It is asked again, though nothing woke it, when others than before are ahead of it.
+        if let Some(queue) = self.queues.get_mut(id) {
+            queue.parking.stir(plain);
+        }
         self.park(id, plain, *stuck, true);
         road.add(turn, blocks);
         None

@@ -186,14 +186,13 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
     for (spec, field) in cases {
         assert_eq!(cluster_queue(spec).unsupported_fields(), [field]);
     }
-    for (annotation, value) in [("sluice.internal/ageing-interval", "10m")] {
-        let mut queue = cluster_queue(json!({ "queueingStrategy": "StrictFIFO" }));
-        queue.metadata.annotations = Some([(annotation.to_owned(), value.to_owned())].into());
-        assert_eq!(
-            queue.unsupported_fields(),
-            [format!("metadata.annotations[{annotation}]")]
-        );
-    }
+    let annotation = "sluice.internal/ageing-interval";
+    let mut queue = cluster_queue(json!({}));
+    queue.metadata.annotations = Some([(annotation.to_owned(), "10m".to_owned())].into());
+    assert_eq!(
+        queue.unsupported_fields(),
+        [format!("metadata.annotations[{annotation}]")]
+    );
     let mut queue = cluster_queue(json!({}));
     queue.metadata.annotations = Some(
         [
