@@ -267,3 +267,24 @@ fn a_unit_ahead_of_it_moves_a_reservation() {
     assert_eq!(bench.engine.waiting(Uid(9)).unwrap().earliest_start, Some(Time(1024)));
     assert_eq!(bench.kind(2), WaitKind::WaitingForQuota);
 }
+
+/// It once was counted twice in the parking lot then.
+#[test]
+fn a_parked_unit_is_asked_again_when_another_blocks_what_is_ahead_of_it() {
+    let groups = vec![
+        group(&["gpu"], &[("a100", &[1])]),
+        group(&["cpu"], &[("default", &[1])]),
+    ];
+    let mut bench = Bench::new(vec![by_pool(groups)]);
+    bench.wait([unit(1, &[("gpu", 1)]), unit(2, &[("cpu", 1)]), unit(3, &[("cpu", 1)])]);
+    assert_eq!(bench.admitted(), [1, 2]);
+    let urgent = UnitSpec {
+        priority: 1,
+        ..unit(4, &[("gpu", 1)])
+    };
+    bench.wait([urgent]);
+    assert_eq!(bench.admitted(), []);
+    assert_eq!([3, 4].map(|uid| bench.kind(uid)), [WaitKind::WaitingForQuota; 2]);
+    bench.finish(2);
+    assert_eq!(bench.admitted(), [3]);
+}
