@@ -68,6 +68,8 @@ pub(crate) enum Hopeless {
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) pod_set: usize,
+    /// The resource group, by its place in the queue.
+    pub(crate) group: usize,
     pub(crate) resources: SmallVec<[ResourceId; 4]>,
     /// For the whole pod set, in the order of `resources`; never zero.
     pub(crate) needs: SmallVec<[i128; 2]>,
@@ -350,7 +352,7 @@ fn resolve(
     if let Some((group, at)) = place(PODS) {
         needs[group][at] = count;
     }
-    for (group, needs) in groups.iter().zip(needs) {
+    for (index_of_group, (group, needs)) in groups.iter().zip(needs).enumerate() {
         let asked: Vec<usize> = (0..needs.len()).filter(|at| needs[*at] > 0).collect();
         if asked.is_empty() {
             continue;
@@ -365,6 +367,7 @@ fn resolve(
         };
         asks.push(Ask {
             pod_set: index,
+            group: index_of_group,
             resources: asked.iter().map(|at| group.resources[*at]).collect(),
             choices: group.flavors.iter().map(choice).collect(),
             needs: asked.iter().map(|at| needs[*at]).collect(),

@@ -81,6 +81,7 @@ struct Expected {
     of_queues: BTreeMap<QueueId, Books>,
     of_local_queues: BTreeMap<LocalQueueId, Books>,
     running: BTreeMap<QueueId, BTreeSet<Rank>>,
+    ends: BTreeMap<QueueId, BTreeSet<(crate::Time, UnitId)>>,
     deadlines: BTreeSet<(crate::Time, UnitId)>,
     unready: usize,
 }
@@ -131,6 +132,10 @@ impl Engine {
                     let of_local_queue = expected.of_local_queues.entry(unit.local_queue).or_default();
                     of_local_queue.charge(&held.charges, held.phase);
                     expected.unready += usize::from(held.awaits_pods());
+                    let end = held.known_end().filter(|_| held.phase != Phase::Evicting);
+                    if let Some(end) = end {
+                        expected.ends.entry(held.queue).or_default().insert((end, id));
+                    }
                     if held.phase == Phase::Admitted {
                         let running = expected.running.entry(held.queue).or_default();
                         running.insert(held.rank(unit.uid, id));
@@ -215,6 +220,9 @@ impl Engine {
         if *held != queue.books {
             return fault(format!("held {held:?}, kept {:?}", queue.books));
         }
+        if *expected.ends.get(&id).unwrap_or(&BTreeSet::new()) != queue.ends {
+            return fault("its known ends are not those of its units".to_owned());
+        }
         if *expected.running.get(&id).unwrap_or(&BTreeSet::new()) != queue.running {
             return fault("its running units are not those that are admitted".to_owned());
         }
@@ -249,7 +257,9 @@ impl Engine {
                 rebuilt.plan(node, &claim.needs, 1);
             }
         }
-        for (_, id, queue) in members().filter(|(_, _, queue)| queue.is_open()) {
+        // Claims of reservations do not count for everybody alike.
+        let open = members().filter(|(_, _, queue)| queue.is_open() && !tree.is_backfilled);
+        for (_, id, queue) in open {
             self.audit_parking(id, queue, &mut rebuilt, tree)?;
         }
         Ok(())
@@ -261,6 +271,11 @@ impl Engine {
             let (Some(stuck), Some(head)) = (class.parked(), class.units.first()) else {
                 continue;
             };
+            let blocked = queue.blocked_ahead(head);
+            if stuck.pools.as_ref().is_some_and(|jam| jam.ahead != blocked) {
+                // It is asked again, though nothing woke it.
+                continue;
+            }
             if !real.watches.is_watched((id, class_id), &stuck.wakes) {
                 return Err(AuditError::Order {
                     queue: queue.name.clone(),
@@ -270,7 +285,7 @@ impl Engine {
             let Some((_, node)) = queue.place else { continue };
             let pod_sets = least(&self.shapes.get(key.shape));
             let plan = self.resolve(queue, tree, node, &pod_sets);
-            if self.ask_in(tree, id, head, key, &plan).is_ok() {
+            if self.ask_in(tree, id, head, key, &plan, &blocked).is_ok() {
                 return Err(AuditError::Idle {
                     queue: queue.name.clone(),
                     uid: head.uid,

@@ -8,7 +8,7 @@ use crate::quota::CellId;
 use crate::spec::Phase;
 use crate::tree::{Book, NodeId, Slot, Tree};
 use crate::units::{Body, Held, UnitId};
-use crate::victims::Rank;
+use crate::victims::{Needs, Rank};
 use crate::watch::Parked;
 
 impl Engine {
@@ -21,6 +21,10 @@ impl Engine {
         let before = std::mem::replace(&mut **known, held);
         self.move_books(local_queue, &before, id);
         self.enlist(id);
+        let end = self.units.held(id).and_then(Held::known_end);
+        if end != before.known_end() {
+            self.wake_after(before.queue, &Needs::new());
+        }
     }
 
     /// Moves what a unit holds from where `before` counted to where it counts now.
@@ -194,6 +198,11 @@ impl Engine {
         let Some(unit) = self.units.get(id) else { return };
         let (uid, local_queue) = (unit.uid, unit.local_queue);
         let Some(held) = self.units.held(id) else { return };
+        if let (Some(end), Some(queue)) = (held.known_end(), self.queues.get_mut(held.queue))
+            && held.phase != Phase::Evicting
+        {
+            queue.ends.insert((end, id));
+        }
         if held.phase != Phase::Admitted {
             return;
         }
@@ -219,6 +228,9 @@ impl Engine {
         let Some(unit) = self.units.get(id) else { return };
         let (uid, local_queue) = (unit.uid, unit.local_queue);
         let Some(held) = self.units.held(id) else { return };
+        if let (Some(end), Some(queue)) = (held.known_end(), self.queues.get_mut(held.queue)) {
+            queue.ends.remove(&(end, id));
+        }
         if held.phase != Phase::Admitted {
             return;
         }

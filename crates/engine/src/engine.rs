@@ -226,7 +226,7 @@ impl Engine {
         for flavor in queue.flavors() {
             self.flavor_users.entry(flavor).remove(&id);
         }
-        let before = (queue.spec.is_some(), queue.is_strict());
+        let before = (queue.spec.is_some(), queue.has_blocking_head(), queue.is_by_pool());
         let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.clone());
         if spec.as_ref().is_some_and(|spec| spec.extras.shrink_after_ms.is_some()) {
             self.shrinking.insert(queue.name.clone(), id);
@@ -234,7 +234,7 @@ impl Engine {
             self.shrinking.remove(&queue.name);
         }
         queue.set_spec(spec, &mut self.cells);
-        queue.resettle |= before != (queue.spec.is_some(), queue.is_strict());
+        queue.resettle |= before != (queue.spec.is_some(), queue.has_blocking_head(), queue.is_by_pool());
         self.reorder(id);
         let Some(queue) = self.queues.get(id) else { return };
         for flavor in queue.flavors() {
@@ -285,7 +285,10 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(id) else { return };
         let cohort = queue.spec.as_ref().and_then(|spec| spec.cohort.as_ref());
         let state = queue.find_state(&self.flavors, &self.cells, self.forest.fault_of(cohort));
-        queue.resettle |= state.is_ok() != queue.state.is_ok();
+        // Slots are those of a tree that may be gone, and what can never fit may have changed.
+        queue.blockers.clear();
+        queue.judged_by = None;
+        queue.resettle |= state.is_ok() != queue.state.is_ok() || queue.is_by_pool();
         queue.state = state;
         let woken = queue.parking.reset();
         self.counters.wakes += woken.len() as u64;
@@ -296,6 +299,7 @@ impl Engine {
             }
         }
         let local_queues = queue.local_queues.clone();
+        self.key_by_ends(id);
         self.dirty.insert(id);
         self.mark_queue(id);
         for local_queue in local_queues {
@@ -562,6 +566,7 @@ impl Engine {
         self.changes.units.remove(&uid);
         self.charge(local_queue, &held);
         self.units.get_mut(id)?.body = Body::Charged(held);
+        self.enlist(id);
         Some(local_queue)
     }
 }

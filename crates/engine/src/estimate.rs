@@ -8,7 +8,7 @@ use crate::ids::Time;
 use crate::parking::ClassKey;
 use crate::queue::QueueId;
 use crate::ranked::Turn;
-use crate::tree::Tree;
+use crate::tree::{Slot, Tree};
 use crate::units::UnitId;
 
 impl Engine {
@@ -22,12 +22,13 @@ impl Engine {
         turn: Turn,
         class: ClassKey,
         plan: &Plan,
+        without: &[Slot],
     ) -> Option<Time> {
         for (end, units) in self.known_ends(tree) {
             for unit in units {
                 self.leave(tree, unit);
             }
-            if let Ok(found) = self.ask_in(tree, id, turn, class, plan)
+            if let Ok(found) = self.ask_in(tree, id, turn, class, plan, without)
                 && found.victims.is_empty()
             {
                 return Some(end.max(self.now));

@@ -7,7 +7,8 @@ use crate::fairness;
 use crate::ids::{LocalQueueKey, Name, Time, Uid};
 use crate::local_queue::LocalQueue;
 use crate::nominate::least;
-use crate::queue::{Queue, QueueId};
+use crate::parking::ClassId;
+use crate::queue::{Claim, Queue, QueueId};
 use crate::quota::{Books, CellId};
 use crate::ranked::Turn;
 use crate::report::{Binding, QueueReport, Shortage, Usage, WaitKind, WaitReason, Waiting};
@@ -28,6 +29,7 @@ enum Cause<'a> {
     Pending,
     PodsNotReady,
     Claims,
+    BehindReservation(Uid, Option<Time>),
     /// It has no outcome; what it lacks has to be found.
     Stuck(WaitKind),
 }
@@ -46,6 +48,7 @@ impl Cause<'_> {
             Self::Pending => WaitReason::Pending,
             Self::PodsNotReady => WaitReason::PodsNotReady,
             Self::Claims => WaitReason::WaitingForPreempted,
+            Self::BehindReservation(head, until) => WaitReason::BehindReservation { head, until },
             Self::Stuck(_) => return None,
         })
     }
@@ -62,6 +65,7 @@ impl Cause<'_> {
             Self::Pending => WaitKind::Pending,
             Self::PodsNotReady => WaitKind::PodsNotReady,
             Self::Claims => WaitKind::WaitingForPreempted,
+            Self::BehindReservation(..) => WaitKind::BehindReservation,
             Self::Stuck(kind) => kind,
         }
     }
@@ -97,7 +101,11 @@ impl Engine {
             let lack = self.lack(queue, turn);
             let (reason, earliest_start) = lack.unwrap_or_else(|| (self.just_waits_for_quota(waiting), None));
             told.reason = reason;
-            told.earliest_start = earliest_start;
+            let claim = self.queues.get(queue).and_then(|queue| queue.claims.get(&turn));
+            told.earliest_start = match claim.and_then(|claim| claim.reserved.as_ref()) {
+                Some(reserved) => reserved.until.map(|until| until.max(self.now)),
+                None => earliest_start,
+            };
         }
         Some(told)
     }
@@ -190,10 +198,10 @@ impl Engine {
 
     fn cause<'a>(&'a self, id: UnitId, unit: &'a Unit, waiting: &'a WaitingUnit) -> Option<Cause<'a>> {
         let local_queue = self.local_queues.get(unit.local_queue)?;
-        let Some((spec, queue)) = &local_queue.spec else {
+        let Some((spec, queue_id)) = &local_queue.spec else {
             return Some(Cause::NoLocalQueue(&local_queue.key));
         };
-        let queue = self.queues.get(*queue)?;
+        let queue = self.queues.get(*queue_id)?;
         if queue.spec.is_none() {
             return Some(Cause::QueueMissing(&queue.name));
         }
@@ -209,21 +217,46 @@ impl Engine {
         if let (Standing::BackOff, Some(until)) = (waiting.standing, waiting.not_before()) {
             return Some(Cause::BackOff(until));
         }
-        if queue.is_strict() {
+        let turn = waiting.turn(unit.uid, id);
+        let key = self.class_of(unit, waiting);
+        if queue.is_by_pool() {
+            if let Some(cause) = self.cause_by_pool(*queue_id, queue, turn, queue.parking.find(key)?) {
+                return Some(cause);
+            }
+        } else if queue.has_blocking_head() {
             let (head, _) = queue.first(self.aged_to)?;
-            if head != waiting.turn(unit.uid, id) {
+            if head != turn {
                 return Some(Cause::BehindHead(head.uid));
             }
         }
-        let key = self.class_of(unit, waiting);
         let class = queue.parking.class(queue.parking.find(key)?)?;
-        Some(match (class.parked(), queue.claims.get(&waiting.turn(unit.uid, id))) {
+        Some(match (class.parked(), queue.claims.get(&turn)) {
+            (Some(parked), _) if parked.kind == WaitKind::BehindReservation => {
+                let ahead = queue.reserved_ahead(turn);
+                ahead.map_or(Cause::Pending, |reserved| {
+                    Cause::BehindReservation(reserved.turn.uid, reserved.until.map(|until| until.max(self.now)))
+                })
+            }
             (Some(parked), _) => Cause::Stuck(parked.kind),
             (None, Some(claim)) if claim.reserve => Cause::Stuck(WaitKind::WaitingForQuota),
             (None, Some(_)) => Cause::Claims,
             (None, None) if self.is_held_back() => Cause::PodsNotReady,
             (None, None) => Cause::Pending,
         })
+    }
+
+    /// What keeps a unit that is asked by pool from being asked, or for ever from an outcome.
+    fn cause_by_pool(&self, id: QueueId, queue: &Queue, turn: Turn, class: ClassId) -> Option<Cause<'_>> {
+        if queue.claims.contains_key(&turn) {
+            return None;
+        }
+        self.with_fewest(id, class, |plan, tree, node| match plan.kind() {
+            WaitKind::WaitingForQuota => {
+                let behind = queue.behind(turn, plan, tree, node)?;
+                Some(Cause::BehindHead(behind.uid))
+            }
+            never => Some(Cause::Stuck(never)),
+        })?
     }
 
     /// For the head of a StrictFIFO queue that reserved before others made room in the same pass: the next one sees it.
@@ -264,10 +297,11 @@ impl Engine {
             return Some((reason, None));
         }
         let mut tree = tree.with_usage();
+        let blocked = queue.blocked_ahead(turn);
         self.add_claims(&mut tree, tree_id, turn);
         let stuck = match plan.hopeless() {
             Some(_) => None,
-            None => Some(self.ask_in(&mut tree, id, turn, class, &plan).err()?),
+            None => Some(self.ask_in(&mut tree, id, turn, class, &plan, &blocked).err()?),
         };
         let (index, taken) = match stuck {
             Some(stuck) => (stuck.ask, stuck.taken),
@@ -295,7 +329,7 @@ impl Engine {
         };
         let earliest_start = match plan.hopeless() {
             Some(_) => None,
-            None => self.earliest_start(&mut tree, id, turn, class, &plan),
+            None => self.earliest_start(&mut tree, id, turn, class, &plan, &blocked),
         };
         Some((reason, earliest_start))
     }
@@ -303,12 +337,33 @@ impl Engine {
     /// Adds the claims of all units of a tree but one to `tree`, a copy of it.
     fn add_claims(&self, tree: &mut Tree, id: TreeId, turn: Turn) {
         let standing = self.forest.trees.get(id).into_iter().flat_map(|tree| &tree.standing);
-        for queue in standing.filter_map(|id| self.queues.get(*id)) {
+        let end = self.end_if_admitted(turn.unit);
+        for (other_id, queue) in standing.filter_map(|id| Some((id, self.queues.get(*id)?))) {
             let Some((_, node)) = queue.place else { continue };
-            for (_, claim) in queue.claims.iter().filter(|(other, _)| **other != turn) {
+            let is_own = self.queue_of(turn.unit) == Some(*other_id);
+            let counts = |claim: &Claim| {
+                claim.reserved.as_ref().is_none_or(|reserved| {
+                    let lifted = if is_own {
+                        reserved.turn < turn
+                    } else {
+                        reserved.is_over_after(end)
+                    };
+                    !lifted
+                })
+            };
+            let others = queue
+                .claims
+                .iter()
+                .filter(|(other, claim)| **other != turn && counts(claim));
+            for (_, claim) in others {
                 tree.plan(node, &claim.needs, 1);
             }
         }
+    }
+
+    /// The ClusterQueue that a unit waits in.
+    fn queue_of(&self, id: UnitId) -> Option<QueueId> {
+        self.local_queues.get(self.units.get(id)?.local_queue)?.queue()
     }
 
     /// Every resource in every usable flavor of `ask` for which there is too little in `room`: the tree as it is, or empty.

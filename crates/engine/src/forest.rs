@@ -307,6 +307,7 @@ impl Engine {
         for (id, node) in queues {
             let Some(queue) = self.queues.get(*id) else { continue };
             tree.charge_books(*node, &queue.books, &self.cells);
+            tree.is_backfilled |= queue.is_backfilled();
         }
         let id = self.forest.trees.insert(tree);
         for (queue, node) in queues {

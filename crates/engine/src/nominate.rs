@@ -2,17 +2,19 @@
 //! the way: `docs/scheduling.md`, sections 2 and 5.
 
 use crate::assign::Plan;
+use crate::backfill::Reservation;
 use crate::engine::Engine;
 use crate::parking::{ClassId, ClassKey};
 use crate::pass::Course;
+use crate::pools::own_left;
 use crate::queue::{Queue, QueueId};
 use crate::ranked::Turn;
 use crate::report::WaitKind;
 use crate::search::{Found, Stuck};
 use crate::shapes::Shape;
 use crate::spec::{PodSetSpec, Reclaim};
-use crate::tree::{Book, NodeId, Slot, Tree};
-use crate::victims::{Asker, Ground, Needs};
+use crate::tree::{NodeId, Slot, Tree};
+use crate::victims::{Asker, Ground};
 
 /// The unit that a queue nominates in a cycle, and what would become of it.
 #[derive(Debug)]
@@ -20,12 +22,27 @@ pub(crate) struct Nominee {
     pub(crate) turn: Turn,
     pub(crate) queue: QueueId,
     pub(crate) class: ClassId,
-    pub(crate) priority: i32,
     pub(crate) found: Found,
     /// How many pods the pod set with a minimum is given, if fewer than it asks for.
     pub(crate) reduced: Option<i64>,
     /// It has no outcome and only holds back what its queue could not take back.
     pub(crate) reserves: bool,
+    /// What is reserved for it, where others may pass it.
+    pub(crate) reservation: Option<Box<Reservation>>,
+}
+
+impl Nominee {
+    pub(crate) fn new(turn: Turn, queue: QueueId, class: ClassId) -> Self {
+        Self {
+            turn,
+            queue,
+            class,
+            found: Found::default(),
+            reduced: None,
+            reserves: false,
+            reservation: None,
+        }
+    }
 }
 
 impl Engine {
@@ -34,6 +51,12 @@ impl Engine {
         let queue = self.queues.get(id)?;
         if !queue.is_open() || course.closed.contains(&id) {
             return None;
+        }
+        if queue.is_backfilled() {
+            return self.nominate_by_reservation(id, course);
+        }
+        if queue.is_by_pool() {
+            return self.nominate_by_pool(id, course);
         }
         let strict = queue.is_strict();
         loop {
@@ -46,21 +69,21 @@ impl Engine {
             let sticky = preemptor.is_some();
             let (turn, class) = preemptor.or_else(|| queue.parking.candidate(strict, &queue.ranking, self.aged_to))?;
             let key = queue.parking.class(class)?.key;
-            if self.room_is_gone(id, class) {
+            // Room is not gone for those for whom a claim is lifted.
+            if !queue.keeps_ends && self.room_is_gone(id, class) {
                 self.unstir(id, class);
                 continue;
             }
             self.counters.units_examined += 1;
-            match self.ask(id, turn, class) {
+            let lifted = self.lift(id, turn, course);
+            let asked = self.ask(id, turn, class, &[], None);
+            self.unlift(lifted, course);
+            match asked {
                 Ok((found, reduced)) => {
                     return Some(Nominee {
-                        turn,
-                        queue: id,
-                        class,
-                        priority: key.priority,
                         found,
                         reduced,
-                        reserves: false,
+                        ..Nominee::new(turn, id, class)
                     });
                 }
                 Err(stuck) => {
@@ -110,7 +133,7 @@ impl Engine {
     }
 
     /// Puts a unit that has no claim any more back among its likes.
-    fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassId) {
+    pub(crate) fn rejoin(&mut self, id: QueueId, turn: Turn, class: ClassId) {
         if let Some(waiting) = self.units.waiting_mut(turn.unit) {
             waiting.claims = false;
         }
@@ -129,12 +152,20 @@ impl Engine {
     }
 
     /// What would become of a unit, with fewer pods if need be.
-    fn ask(&mut self, id: QueueId, turn: Turn, class: ClassId) -> Result<(Found, Option<i64>), Box<Stuck>> {
+    pub(crate) fn ask(
+        &mut self,
+        id: QueueId,
+        turn: Turn,
+        class: ClassId,
+        without: &[Slot],
+        ahead: Option<&Reservation>,
+    ) -> Result<(Found, Option<i64>), Box<Stuck>> {
         self.ensure_plan(id, class);
-        if let Some(kept) = self.ask_kept(id, turn, class) {
+        let is_left_out = |found: &Found| ahead.is_some() || found.needs.iter().any(|(slot, _)| without.contains(slot));
+        if let Some(kept) = self.ask_kept(id, turn, class).filter(|(found, _)| !is_left_out(found)) {
             return Ok(kept);
         }
-        let full = self.ask_plan(id, turn, class, None);
+        let full = self.ask_behind(id, turn, class, None, without, ahead);
         let Some(shape) = self.shape_of(id, class) else {
             return full.map(|found| (found, None));
         };
@@ -156,7 +187,7 @@ impl Engine {
         while low <= high {
             let middle = low + (high - low) / 2;
             let plan = self.reduced_plan(id, &shape, flexible, middle);
-            match self.ask_plan(id, turn, class, plan.as_ref()) {
+            match self.ask_behind(id, turn, class, plan.as_ref(), without, ahead) {
                 Ok(found) => {
                     result = Ok((found, Some(middle)));
                     low = middle + 1;
@@ -170,9 +201,31 @@ impl Engine {
         result
     }
 
-    fn shape_of(&self, id: QueueId, class: ClassId) -> Option<Shape> {
+    pub(crate) fn shape_of(&self, id: QueueId, class: ClassId) -> Option<Shape> {
         let class = self.queues.get(id)?.parking.class(class)?;
         Some(self.shapes.get(class.key.shape))
+    }
+
+    /// Judges a unit that may be behind a reservation, with the cells left out that this needs if it must be.
+    fn ask_behind(
+        &mut self,
+        id: QueueId,
+        turn: Turn,
+        class: ClassId,
+        plan: Option<&Plan>,
+        without: &[Slot],
+        ahead: Option<&Reservation>,
+    ) -> Result<Found, Box<Stuck>> {
+        let found = self.ask_plan(id, turn, class, plan, without)?;
+        let Some(reserved) = ahead else { return Ok(found) };
+        if self.may_pass(id, turn, &found, reserved) {
+            return Ok(found);
+        }
+        let cells: Vec<Slot> = reserved.needs.iter().map(|(slot, _)| *slot).collect();
+        let apart = self.ask_plan(id, turn, class, plan, &cells).ok();
+        apart
+            .filter(|found| found.victims.is_empty())
+            .ok_or_else(|| Box::new(Stuck::new(WaitKind::BehindReservation)))
     }
 
     /// What a preemptor evicted others for, if it fits now.
@@ -201,7 +254,7 @@ impl Engine {
         Some(self.resolve(queue, tree, node, &reduced))
     }
 
-    fn ensure_plan(&mut self, id: QueueId, class: ClassId) {
+    pub(crate) fn ensure_plan(&mut self, id: QueueId, class: ClassId) {
         let Some(queue) = self.queues.get(id) else { return };
         let Some(unplanned) = queue.parking.class(class).filter(|class| class.plan.is_none()) else {
             return;
@@ -232,7 +285,14 @@ impl Engine {
     }
 
     /// Judges a unit by a plan: its class's own, or another.
-    fn ask_plan(&mut self, id: QueueId, turn: Turn, class: ClassId, plan: Option<&Plan>) -> Result<Found, Box<Stuck>> {
+    fn ask_plan(
+        &mut self,
+        id: QueueId,
+        turn: Turn,
+        class: ClassId,
+        plan: Option<&Plan>,
+        without: &[Slot],
+    ) -> Result<Found, Box<Stuck>> {
         let nothing = || Box::new(Stuck::new(WaitKind::Pending));
         let queue = self.queues.get(id).ok_or_else(nothing)?;
         let (tree, _) = queue.place.ok_or_else(nothing)?;
@@ -247,6 +307,7 @@ impl Engine {
             settings: &self.settings,
             now: self.now,
             hunts: &mut self.counters.hunts,
+            without,
         };
         ground.find(plan, &asker, queue.fungibility())
     }
@@ -262,6 +323,7 @@ impl Engine {
         turn: Turn,
         class: ClassKey,
         plan: &Plan,
+        without: &[Slot],
     ) -> Result<Found, Box<Stuck>> {
         let nothing = || Box::new(Stuck::new(WaitKind::Pending));
         let queue = self.queues.get(id).ok_or_else(nothing)?;
@@ -274,12 +336,13 @@ impl Engine {
             settings: &self.settings,
             now: self.now,
             hunts: &mut 0,
+            without,
         };
         ground.find(plan, &asker, queue.fungibility())
     }
 
     /// The head of a StrictFIFO queue of a cohort that waits for quota of its own which it could not take back.
-    fn reserve(&self, id: QueueId, turn: Turn, class: ClassId) -> Option<Nominee> {
+    pub(crate) fn reserve(&self, id: QueueId, turn: Turn, class: ClassId) -> Option<Nominee> {
         let queue = self.queues.get(id)?;
         let spec = queue.spec.as_ref()?;
         let (tree, node) = queue.place?;
@@ -295,24 +358,16 @@ impl Engine {
         if needs.iter().any(|(slot, need)| *need > state(*slot).nominal) {
             return None;
         }
-        let own_left = needs.into_iter().map(|(slot, need)| {
-            let left = state(slot).nominal.saturating_sub(state(slot).usage(Book::Planned));
-            (slot, need.min(left))
-        });
-        let needs: Needs = own_left.filter(|(_, left)| *left > 0).collect();
+        let needs = own_left(tree, node, needs);
         (!needs.is_empty()).then_some(Nominee {
-            turn,
-            queue: id,
-            class,
-            priority: known.key.priority,
             found: Found {
                 chosen,
                 needs,
                 level: 0,
                 victims: Vec::new(),
             },
-            reduced: None,
             reserves: true,
+            ..Nominee::new(turn, id, class)
         })
     }
 
@@ -332,7 +387,7 @@ impl Engine {
         }
     }
 
-    fn park(&mut self, id: QueueId, class: ClassId, stuck: Box<Stuck>, strict: bool) {
+    pub(crate) fn park(&mut self, id: QueueId, class: ClassId, stuck: Box<Stuck>, strict: bool) {
         self.counters.parks += 1;
         let Some(queue) = self.queues.get_mut(id) else { return };
         let Some(known) = queue.parking.class(class) else {
@@ -365,7 +420,7 @@ impl Engine {
 }
 
 /// A unit of `queue` as one that looks for room.
-fn asker(id: QueueId, queue: &Queue, turn: Turn, class: ClassKey) -> Option<Asker> {
+pub(crate) fn asker(id: QueueId, queue: &Queue, turn: Turn, class: ClassKey) -> Option<Asker> {
     let (_, node) = queue.place?;
     Some(Asker {
         queue: id,

@@ -2,6 +2,7 @@
 //! own that time does not change, are merged when asked. Where past usage counts, each LocalQueue has its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use crate::ageing::{Pace, Rising, Seat};
 use crate::ids::Time;
@@ -312,6 +313,13 @@ impl Heads {
             }
         }
         best.map(|(_, _, turn, class)| (turn, class))
+    }
+
+    /// The next behind a unit, or the first of all, where nothing but turns counts.
+    pub(crate) fn after(&self, turn: Option<Turn>) -> Option<(Turn, ClassId)> {
+        let behind = (turn.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let (turn, class) = self.lanes.get(&None)?.settled.range(behind).next()?;
+        Some((*turn, *class))
     }
 
     /// The classes, in an order that depends on their first units alone.

@@ -33,6 +33,8 @@ pub(crate) struct ClassKey {
     pub(crate) claims: bool,
     /// Their LocalQueue, where units are ordered by what that used in the past.
     pub(crate) lane: Lane,
+    /// How many milliseconds they may run at most, rounded up, where that is known and makes a difference.
+    pub(crate) longest: Option<i64>,
 }
 
 /// All units of one class that a queue may consider.
@@ -162,6 +164,17 @@ impl Parking {
             (ranking.of(lane), self.pace.seat(turn, now))
         };
         Some(if seat(one) < seat(other) { one } else { other })
+    }
+
+    /// The next unit behind one, or the first of all, that is the first of its class, where nothing but turns counts.
+    pub(crate) fn head_after(&self, turn: Option<Turn>) -> Option<(Turn, ClassId)> {
+        let next = [self.active.after(turn), self.parked.after(turn)];
+        next.into_iter().flatten().min_by_key(|(turn, _)| *turn)
+    }
+
+    /// The parked classes.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = ClassId> + '_ {
+        self.parked.classes()
     }
 
     /// Whether there are units of more than one LocalQueue, where past usage counts.

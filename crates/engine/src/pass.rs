@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::backfill::Reservation;
 use crate::books::released;
 use crate::engine::Engine;
 use crate::fairness::{Entrant, winner};
@@ -10,7 +11,7 @@ use crate::nominate::Nominee;
 use crate::queue::{Claim, QueueId};
 use crate::ranked::Turn;
 use crate::report::{Action, EvictionCause, Pass, WaitKind};
-use crate::tree::{NodeId, TreeId};
+use crate::tree::{NodeId, Slot, TreeId};
 use crate::units::UnitId;
 use crate::watch::Parked;
 
@@ -32,6 +33,10 @@ pub(crate) struct Buffers {
 pub(crate) struct Course {
     pub(crate) actions: Vec<Action>,
     pub(crate) claims: Vec<(QueueId, Turn, Claim)>,
+    /// Units with claims that block others, where units are asked by pool.
+    pub(crate) blockers: BTreeMap<QueueId, Vec<(Turn, Vec<Slot>)>>,
+    /// What is reserved for the first unit that has no outcome, where others may pass it.
+    pub(crate) reserved: BTreeMap<QueueId, Reservation>,
     /// StrictFIFO queues whose first unit has a claim.
     pub(crate) closed: BTreeSet<QueueId>,
     /// Preemptors that were asked and have no outcome.
@@ -277,10 +282,13 @@ impl Engine {
         let Some(key) = self.class_of_unit(id) else { return };
         let local_queue = self.units.get(id).map(|unit| unit.local_queue);
         let queue = local_queue.and_then(|id| self.local_queues.get(id)?.queue());
-        let parking = queue.and_then(|queue| Some(&mut self.queues.get_mut(queue)?.parking));
-        if let Some(parking) = parking
-            && let Some(class) = parking.find(key)
-            && let Some(class) = parking.class_mut(class)
+        let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue)) else {
+            return;
+        };
+        // Asked by pool, those who wait behind others are in no class that is parked.
+        queue.resettle |= queue.is_by_pool();
+        if let Some(class) = queue.parking.find(key)
+            && let Some(class) = queue.parking.class_mut(class)
         {
             class.kind = None;
         }
@@ -299,7 +307,7 @@ impl Engine {
             if std::mem::take(&mut queue.resettle) {
                 touched.extend(queue.order.iter(&queue.ranking, self.aged_to).map(|turn| turn.unit));
             }
-            let head = if queue.is_strict() {
+            let head = if queue.has_blocking_head() {
                 queue.first(self.aged_to).map(|(turn, _)| turn)
             } else {
                 None

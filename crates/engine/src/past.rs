@@ -1,4 +1,4 @@
-//! What LocalQueues used in the past: `docs/scheduling.md`, section 8.
+//! What LocalQueues used in the past: `docs/scheduling.md`, section 11.
 //!
 //! Nothing is added up step by step: usage at any sample follows from the last one at which what is held changed. So it costs the
 //! same however many samples were missed, and does not depend on how often the engine passes.

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, Column, define_id};
 use crate::assign::{Group, GroupFlavor};
+use crate::backfill::Reservation;
 use crate::flavors::FlavorSpec;
 use crate::ids::{Name, Time, Uid};
 use crate::local_queue::LocalQueueId;
@@ -14,7 +15,8 @@ use crate::parking::Parking;
 use crate::quota::{Books, CellId, Cells, FlavorId};
 use crate::ranked::Turn;
 use crate::spec::{Fungibility, Inactive, QueueSpec, Quota, Reclaim, ResourceGroup, Strategy, WithinQueue};
-use crate::tree::{NodeId, TreeId};
+use crate::tree::{NodeId, Slot, TreeId};
+use crate::units::UnitId;
 use crate::victims::{Needs, Rank};
 
 define_id! {
@@ -40,10 +42,18 @@ pub(crate) struct Queue {
     pub(crate) books: Books,
     /// Its admitted units, in the order in which others evict them.
     pub(crate) running: BTreeSet<Rank>,
+    /// Units that count as planned and whose end is known, by that end, rounded up.
+    pub(crate) ends: BTreeSet<(Time, UnitId)>,
+    /// Units of one shape are told apart by how long they may run: its tree has reservations that these can pass.
+    pub(crate) keeps_ends: bool,
+    /// The reservation that its parked units were judged by.
+    pub(crate) judged_by: Option<Reservation>,
     /// Units that evicted others and still wait, and what they did it for.
     pub(crate) preemptors: BTreeMap<Turn, Option<Kept>>,
     /// Claims of its units at the end of the last pass.
     pub(crate) claims: BTreeMap<Turn, Claim>,
+    /// Units that were last found to block cells, where units are asked by pool, and which.
+    pub(crate) blockers: Vec<(Turn, Vec<Slot>)>,
     /// All units that wait in it, those set aside included.
     pub(crate) order: Order,
     /// Those of them that may be considered.
@@ -78,6 +88,8 @@ pub(crate) struct Claim {
     pub(crate) needs: Needs,
     /// It is not sure to get it: it only holds back what its queue could not take back.
     pub(crate) reserve: bool,
+    /// The reservation that it is for, where others may pass the unit.
+    pub(crate) reserved: Option<Box<Reservation>>,
 }
 
 impl Queue {
@@ -91,8 +103,12 @@ impl Queue {
             place: None,
             books: Books::default(),
             running: BTreeSet::new(),
+            ends: BTreeSet::new(),
+            keeps_ends: false,
+            judged_by: None,
             preemptors: BTreeMap::new(),
             claims: BTreeMap::new(),
+            blockers: Vec::new(),
             order: Order::default(),
             parking: Parking::default(),
             local_queues: BTreeSet::new(),
@@ -109,6 +125,17 @@ impl Queue {
         self.spec
             .as_ref()
             .is_some_and(|spec| spec.strategy == Strategy::StrictFifo)
+    }
+
+    /// Whether its first unit blocks only those behind that want a flavor which it waits for.
+    pub(crate) fn is_by_pool(&self) -> bool {
+        let by_pool = self.spec.as_ref().is_some_and(|spec| spec.extras.fifo_per_pool);
+        self.is_strict() && by_pool && !self.is_backfilled()
+    }
+
+    /// Whether its first unit blocks everyone behind it.
+    pub(crate) fn has_blocking_head(&self) -> bool {
+        self.is_strict() && !self.is_by_pool() && !self.is_backfilled()
     }
 
     /// Whether its units may be admitted at all.
@@ -233,6 +260,9 @@ pub(crate) fn quotas(groups: &[ResourceGroup], cells: &mut Cells) -> Vec<(CellId
 
 /// What makes a spec meaningless. The API refuses such objects; one that slipped through must not stop others.
 fn find_fault(spec: &QueueSpec) -> Option<String> {
+    if (spec.extras.fifo_per_pool || spec.extras.backfill) && (spec.extras.ageing.is_some() || spec.by_past_usage) {
+        return Some("backfill and FIFO per pool cannot be combined with ageing or past usage".to_owned());
+    }
     let mut covered = BTreeSet::new();
     for group in &spec.groups {
         if let Some(twice) = group

@@ -158,8 +158,16 @@ pub enum WaitReason {
     Pending,
     /// Nobody is admitted before all pods of those that were admitted are ready.
     PodsNotReady,
-    /// Its ClusterQueue is StrictFIFO and this unit, ahead of it, does not fit.
+    /// Its ClusterQueue is StrictFIFO and this unit, ahead of it, does not fit; with FIFO per pool it waits for a flavor
+    /// that this one could use.
     BehindHead(Uid),
+    /// It could start, but that would delay a unit ahead of it that quota is reserved for.
+    BehindReservation {
+        /// The unit ahead.
+        head: Uid,
+        /// When that one has enough by the ends that are known, if these are enough.
+        until: Option<Time>,
+    },
     /// It fits once units that were told to stop are gone; nobody behind it can take what it waits for.
     WaitingForPreempted,
     /// It asks for a resource that its ClusterQueue has no quota for.
@@ -243,6 +251,7 @@ impl WaitReason {
             Self::Pending => WaitKind::Pending,
             Self::PodsNotReady => WaitKind::PodsNotReady,
             Self::BehindHead(_) => WaitKind::BehindHead,
+            Self::BehindReservation { .. } => WaitKind::BehindReservation,
             Self::WaitingForPreempted => WaitKind::WaitingForPreempted,
             Self::ResourceNotCovered { .. } => WaitKind::ResourceNotCovered,
             Self::NoMatchingFlavor { .. } => WaitKind::NoMatchingFlavor,
@@ -273,6 +282,8 @@ pub enum WaitKind {
     PodsNotReady,
     /// See [`WaitReason::BehindHead`].
     BehindHead,
+    /// See [`WaitReason::BehindReservation`].
+    BehindReservation,
     /// See [`WaitReason::WaitingForPreempted`].
     WaitingForPreempted,
     /// See [`WaitReason::ResourceNotCovered`].
@@ -298,6 +309,7 @@ impl WaitKind {
             Self::Pending => "Pending",
             Self::PodsNotReady => "PodsNotReady",
             Self::BehindHead => "BehindHead",
+            Self::BehindReservation => "BehindReservation",
             Self::WaitingForPreempted => "WaitingForPreemptedWorkloads",
             Self::ResourceNotCovered => "ResourceNotCovered",
             Self::NoMatchingFlavor => "NoMatchingFlavor",

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::assign::{Ask, Choice, Chosen, LARGEST, Plan, Taken};
+use crate::pools::Jam;
 use crate::report::WaitKind;
 use crate::spec::{Fungibility, Preference, Reclaim, Search, WithinQueue};
 use crate::tree::{Book, Slot};
@@ -10,7 +11,7 @@ use crate::victims::{Asker, Ground, Hunt, Needs, Victim};
 use crate::watch::Wakes;
 
 /// How a unit would get what it asks for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) chosen: Chosen,
     pub(crate) needs: Needs,
@@ -29,6 +30,8 @@ pub(crate) struct Stuck {
     /// What earlier asks of the same unit would take.
     pub(crate) taken: Taken,
     pub(crate) wakes: Wakes,
+    /// What counted as blocked when it was asked, and what it blocks itself, where units are asked by pool.
+    pub(crate) pools: Option<Box<Jam>>,
 }
 
 impl Stuck {
@@ -38,6 +41,7 @@ impl Stuck {
             ask: 0,
             taken: Taken::default(),
             wakes: Wakes::default(),
+            pools: None,
         }
     }
 }
@@ -81,7 +85,15 @@ impl Look {
     }
 }
 
-impl Ground<'_> {
+impl<'a> Ground<'a> {
+    /// The flavors that count for an ask.
+    pub(crate) fn usable<'p>(&self, ask: &'p Ask) -> impl Iterator<Item = (usize, &'p Choice)> + use<'a, 'p> {
+        let without = self.without;
+        let counts =
+            move |choice: &Choice| choice.admitted.is_ok() && !choice.slots.iter().any(|slot| without.contains(slot));
+        ask.choices.iter().enumerate().filter(move |(_, choice)| counts(choice))
+    }
+
     /// How a unit with this plan would get what it asks for now.
     ///
     /// # Errors
@@ -160,19 +172,7 @@ impl Ground<'_> {
         let mut chosen = Chosen::new();
         let mut level = 0;
         for ask in &plan.asks {
-            let mut best: Option<(Reverse<u32>, Reverse<usize>)> = None;
-            for (at, choice) in usable(ask) {
-                let needs: Needs = ask.wants(choice, &taken).collect();
-                if self.is_never(asker, &needs) || !self.fits(asker.node, &needs) {
-                    continue;
-                }
-                let level = self.level(asker, &needs);
-                best = best.max(Some((Reverse(level), Reverse(at))));
-                if level == 0 || fungibility.when_can_borrow == Search::Stop {
-                    break;
-                }
-            }
-            let (Reverse(its_level), Reverse(at)) = best?;
+            let (its_level, at) = self.best_that_fits(ask, asker, fungibility, &taken)?;
             level = level.max(its_level);
             ask.take(at, &mut taken);
             chosen.push(at);
@@ -185,6 +185,29 @@ impl Ground<'_> {
         })
     }
 
+    /// The best flavor for one ask of those that fit, and its level.
+    pub(crate) fn best_that_fits(
+        &self,
+        ask: &Ask,
+        asker: &Asker,
+        fungibility: Fungibility,
+        taken: &Taken,
+    ) -> Option<(u32, usize)> {
+        let mut best: Option<(Reverse<u32>, Reverse<usize>)> = None;
+        for (at, choice) in self.usable(ask) {
+            let needs: Needs = ask.wants(choice, taken).collect();
+            if self.is_never(asker, &needs) || !self.fits(asker.node, &needs) {
+                continue;
+            }
+            let level = self.level(asker, &needs);
+            best = best.max(Some((Reverse(level), Reverse(at))));
+            if level == 0 || fungibility.when_can_borrow == Search::Stop {
+                break;
+            }
+        }
+        best.map(|(Reverse(level), Reverse(at))| (level, at))
+    }
+
     /// The best flavor for one ask; none if all are `never` or without candidates.
     fn best(
         &mut self,
@@ -195,7 +218,7 @@ impl Ground<'_> {
         wakes: &mut Wakes,
     ) -> Option<Look> {
         let mut best: Option<Look> = None;
-        for (at, choice) in usable(ask) {
+        for (at, choice) in self.usable(ask) {
             let needs: Needs = ask.wants(choice, taken).collect();
             if self.is_never(asker, &needs) {
                 continue;
@@ -326,13 +349,6 @@ impl Ground<'_> {
         wakes.own_victims = true;
         wakes.other_victims = true;
     }
-}
-
-fn usable(ask: &Ask) -> impl Iterator<Item = (usize, &Choice)> {
-    ask.choices
-        .iter()
-        .enumerate()
-        .filter(|(_, choice)| choice.admitted.is_ok())
 }
 
 fn slots_of(ask: &Ask) -> impl Iterator<Item = Slot> {

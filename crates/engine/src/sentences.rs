@@ -29,8 +29,15 @@ impl fmt::Display for WaitReason {
             Self::BehindHead(head) => {
                 write!(
                     f,
-                    "the ClusterQueue is StrictFIFO and {head}, the first in it, does not fit"
+                    "the ClusterQueue is StrictFIFO and {head}, ahead of it, does not fit"
                 )
+            }
+            Self::BehindReservation { head, until } => {
+                write!(f, "it would delay {head}, ahead of it, for which quota is reserved")?;
+                match until {
+                    Some(_) => f.write_str(" until there is enough by the ends that are known"),
+                    None => f.write_str("; the ends that are known do not tell until when"),
+                }
             }
             Self::WaitingForPreempted => f.write_str("it has its turn, and waits for units that were told to stop"),
             Self::ResourceNotCovered { pod_set, resource } => {

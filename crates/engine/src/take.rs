@@ -1,6 +1,8 @@
 //! What becomes of a nominee whose turn it is: it is admitted, evicts others, or gets a claim: `docs/scheduling.md`, section 2.
 
+use crate::backfill::Reservation;
 use crate::engine::Engine;
+use crate::ids::Time;
 use crate::memory::Evictor;
 use crate::nominate::{Nominee, reduced};
 use crate::pass::Course;
@@ -18,6 +20,21 @@ impl Engine {
         if self.is_held_back() {
             return;
         }
+        let lifted = self.lift(nominee.queue, nominee.turn, course);
+        let ahead = course.reserved.get(&nominee.queue).cloned();
+        let ahead = ahead.filter(|reserved| reserved.turn < nominee.turn);
+        let may_pass = |reserved: &Reservation| self.may_pass(nominee.queue, nominee.turn, &nominee.found, reserved);
+        if ahead.as_ref().is_none_or(may_pass) {
+            self.take_now(nominee, course);
+            if ahead.is_some() {
+                self.keep_what_is_left(nominee.queue, course);
+            }
+        }
+        self.unlift(lifted, course);
+    }
+
+    /// The same, for whom no claim is in the way that does not count for it.
+    fn take_now(&mut self, nominee: &Nominee, course: &mut Course) {
         if nominee.reserves {
             self.claim(nominee, course);
         } else if nominee.found.victims.is_empty() {
@@ -38,7 +55,7 @@ impl Engine {
                 if let Some(eviction) = self.evict(victim.unit, cause) {
                     let by = Evictor {
                         uid: nominee.turn.uid,
-                        priority: nominee.priority,
+                        priority: nominee.turn.priority.0,
                     };
                     self.memory.note_preemption(eviction.uid, priority, by);
                     course.actions.push(Action::Evict(eviction));
@@ -104,7 +121,7 @@ impl Engine {
     }
 
     /// [`Tree::plan`](crate::tree::Tree::plan) in the tree of a queue.
-    fn plan(&mut self, queue: QueueId, needs: &[(Slot, i128)], times: i128) {
+    pub(crate) fn plan(&mut self, queue: QueueId, needs: &[(Slot, i128)], times: i128) {
         let Some((tree, node)) = self.queues.get(queue).and_then(|queue| queue.place) else {
             return;
         };
@@ -121,14 +138,14 @@ impl Engine {
         let Some(queue) = self.queues.get_mut(nominee.queue) else {
             return;
         };
-        if queue.is_strict() {
+        if queue.has_blocking_head() {
             course.closed.insert(nominee.queue);
         }
         if let Some(stuck) = queue.parking.remove(nominee.class, &nominee.turn)
             && let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree))
         {
             let parked = (nominee.queue, nominee.class);
-            tree.watches.remove(parked, nominee.priority, &stuck.wakes);
+            tree.watches.remove(parked, nominee.turn.priority.0, &stuck.wakes);
         }
         if let Some(waiting) = self.units.waiting_mut(nominee.turn.unit) {
             waiting.claims = true;
@@ -136,8 +153,27 @@ impl Engine {
         let claim = Claim {
             needs,
             reserve: nominee.reserves,
+            reserved: nominee.reservation.clone(),
         };
+        if let Some(reserved) = nominee.reservation.as_deref() {
+            self.judge_by(nominee.queue, reserved);
+            course.reserved.insert(nominee.queue, reserved.clone());
+        }
         course.claims.push((nominee.queue, nominee.turn, claim));
+    }
+
+    /// Wakes those who were judged by another reservation.
+    fn judge_by(&mut self, id: QueueId, reserved: &Reservation) {
+        let Some(queue) = self.queues.get_mut(id) else { return };
+        let same = |judged: &Reservation| {
+            (judged.turn, &judged.needs, judged.until) == (reserved.turn, &reserved.needs, reserved.until)
+        };
+        if queue.judged_by.as_ref().is_some_and(same) {
+            return;
+        }
+        queue.judged_by = Some(reserved.clone());
+        let woken: Vec<_> = queue.parking.parked().map(|class| (id, class)).collect();
+        self.wake_all(&woken);
     }
 
     /// Wakes whom a fuller tree may help.
@@ -196,13 +232,17 @@ impl Engine {
             plan.assignment(&shape, &nominee.found.chosen, tree, &self.cells)
         };
         let name = queue.name.clone();
+        let longest = self
+            .units
+            .waiting(nominee.turn.unit)
+            .and_then(|(_, waiting)| waiting.runs_at_most_ms());
         let held = Held {
             queue: nominee.queue,
-            priority: nominee.priority,
+            priority: nominee.turn.priority.0,
             queued_at: nominee.turn.queued_at,
             reserved_at: self.now,
             deadlines: Vec::new(),
-            ends_at: None,
+            ends_at: longest.map(|longest| Time(self.now.0.saturating_add(longest))),
             pods_ready: false,
             phase: Phase::Assumed,
             charges,

@@ -139,6 +139,8 @@ pub(crate) struct Tree {
     pub(crate) watches: Watches,
     /// ClusterQueues whose units had claims at the end of the last pass.
     pub(crate) standing: BTreeSet<QueueId>,
+    /// A ClusterQueue in it reserves for who does not fit.
+    pub(crate) is_backfilled: bool,
     /// It was looked at for ClusterQueues that are to shrink, and nothing that could make one so has happened since.
     pub(crate) checked: bool,
 }
@@ -219,6 +221,7 @@ impl Tree {
             nodes: nodes.collect(),
             watches: Watches::default(),
             standing: BTreeSet::new(),
+            is_backfilled: self.is_backfilled,
             checked: false,
         }
     }

@@ -112,6 +112,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) now: Time,
     /// Counts searches for victims.
     pub(crate) hunts: &'a mut u64,
+    /// Cells that are left out of the search for flavors.
+    pub(crate) without: &'a [Slot],
 }
 
 impl Ground<'_> {

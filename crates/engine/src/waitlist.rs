@@ -2,6 +2,7 @@
 //! back-off, or neither.
 
 use crate::ageing::Pace;
+use crate::backfill::rounded_up;
 use crate::books::released;
 use crate::engine::Engine;
 use crate::ids::Time;
@@ -13,6 +14,7 @@ use crate::queue::{Queue, QueueId};
 use crate::ranked::Turn;
 use crate::tree::NodeId;
 use crate::units::{Standing, Unit, UnitId, WaitingUnit};
+use crate::victims::Needs;
 
 impl Engine {
     /// What a waiting unit has in common with those that are judged with it.
@@ -23,6 +25,46 @@ impl Engine {
             evicted_by: self.memory.evicted_by(unit.uid, waiting.priority),
             claims: waiting.claims,
             lane: self.lane_of(unit.local_queue),
+            longest: self.longest(unit, waiting),
+        }
+    }
+
+    fn longest(&self, unit: &Unit, waiting: &WaitingUnit) -> Option<i64> {
+        let longest = waiting.runs_at_most_ms()?;
+        let queue = self.local_queues.get(unit.local_queue)?.queue()?;
+        let keeps_ends = self.queues.get(queue).is_some_and(|queue| queue.keeps_ends);
+        keeps_ends.then(|| rounded_up(longest))
+    }
+
+    /// Tells the units of a queue apart by how long they may run, or no longer. Everything in it is active.
+    pub(crate) fn key_by_ends(&mut self, id: QueueId) {
+        let Some(queue) = self.queues.get(id) else { return };
+        let tree = queue.place.and_then(|(tree, _)| self.forest.trees.get(tree));
+        let keeps_ends = tree.is_some_and(|tree| tree.is_backfilled);
+        if queue.keeps_ends == keeps_ends {
+            return;
+        }
+        let ready: Vec<Turn> = queue
+            .order
+            .iter(&queue.ranking, self.aged_to)
+            .filter(|turn| {
+                let waiting = self.units.waiting(turn.unit).map(|(_, waiting)| waiting);
+                waiting
+                    .is_some_and(|waiting| waiting.standing == Standing::Ready && waiting.runs_at_most_ms().is_some())
+            })
+            .collect();
+        let before: Vec<Option<ClassKey>> = ready.iter().map(|turn| self.class_of_unit(turn.unit)).collect();
+        if let Some(queue) = self.queues.get_mut(id) {
+            queue.keeps_ends = keeps_ends;
+        }
+        for (turn, before) in ready.into_iter().zip(before) {
+            let after = self.class_of_unit(turn.unit);
+            if let (Some(before), Some(after), Some(queue)) = (before, after, self.queues.get_mut(id)) {
+                if let Some(before) = queue.parking.find(before) {
+                    queue.parking.remove(before, &turn);
+                }
+                queue.parking.insert(after, turn);
+            }
         }
     }
 
@@ -87,9 +129,10 @@ impl Engine {
             return;
         };
         if let Some(class) = queue.parking.insert(class, turn)
-            && queue.may_preempt()
+            && (queue.may_preempt() || queue.is_backfilled())
         {
-            // A new first unit was queued earlier: whom it may evict need not be whom the others may.
+            // A new first unit was queued earlier: whom it may evict need not be whom the others may, and a reservation that
+            // these are behind need not be ahead of it.
             self.wake_all(&[(queue_id, class)]);
         }
         self.dirty.insert(queue_id);
@@ -112,6 +155,7 @@ impl Engine {
         queue.order.remove(class.lane, &turn);
         local_queue.order.remove(None, &turn);
         queue.preemptors.remove(&turn);
+        queue.blockers.retain(|(blocker, _)| *blocker != turn);
         match (standing, until) {
             (Standing::Ready, _) => {
                 local_queue.ready -= 1;
@@ -161,15 +205,25 @@ impl Engine {
         };
         let Some(claim) = queue.claims.remove(turn) else { return };
         let none_left = queue.claims.is_empty();
-        let Some((tree, node)) = queue.place else { return };
+        let Some((tree, _)) = queue.place else { return };
         let Some(tree) = self.forest.trees.get_mut(tree) else {
             return;
         };
         if none_left {
             tree.standing.remove(&queue_id);
         }
+        let needs = claim.needs;
+        self.wake_after(queue_id, &needs);
+    }
+
+    /// Wakes whom it may help that less is claimed of these cells than before.
+    pub(crate) fn wake_after(&mut self, queue_id: QueueId, needs: &Needs) {
+        let place = self.queues.get(queue_id).and_then(|queue| queue.place);
+        let Some((tree, node)) = place.and_then(|(tree, node)| Some((self.forest.trees.get_mut(tree)?, node))) else {
+            return;
+        };
         let mut woken = Vec::new();
-        for (slot, _) in &claim.needs {
+        for (slot, _) in needs {
             released(tree, node, NodeId::ROOT, *slot, &mut woken);
         }
         tree.watches.shares_changed(&mut woken);

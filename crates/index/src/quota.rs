@@ -3,8 +3,8 @@
 use sluice_api::QuantityText;
 use sluice_api::conditions;
 use sluice_api::v1beta2::{
-    self as api, AdmissionMode, BorrowWithinCohortPolicy, ClusterQueue, Cohort, FlavorFungibilityPreference,
-    FungibilityPolicy, QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
+    self as api, BorrowWithinCohortPolicy, ClusterQueue, Cohort, FlavorFungibilityPreference, FungibilityPolicy,
+    QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
 };
 use sluice_engine::{
     Ageing, Amount, BorrowWithinCohort, CohortSpec, Extras, FlavorQuota, Fungibility, Inactive, Name, Preemption,
@@ -33,10 +33,7 @@ impl Objects {
             preemption: preemption(&spec.preemption),
             fungibility: fungibility(&spec.flavor_fungibility),
             weight: weight(spec.fair_sharing.as_ref()),
-            by_past_usage: spec
-                .admission_scope
-                .as_ref()
-                .is_some_and(|scope| scope.admission_mode == AdmissionMode::UsageBasedAdmissionFairSharing),
+            by_past_usage: queue.goes_by_past_usage(),
             inactive: self.inactive(queue),
             drain: spec.stop_policy == StopPolicy::HoldAndDrain,
             extras: extras(queue.extras().unwrap_or_default()),

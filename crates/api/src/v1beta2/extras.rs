@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::cluster_queue::ClusterQueue;
 use super::cohort::Cohort;
-use super::policy::QueueingStrategy;
+use super::policy::{AdmissionMode, QueueingStrategy};
 use super::validation::{Problem, Violation};
 use crate::annotations::{
     AGEING_INTERVAL, AGEING_MAX_STEPS, BACKFILL, FIFO_PER_POOL, MINIMUM_RUN_TIME, SHRINK_TO_QUOTA_AFTER, SLUICE_PREFIX,
@@ -56,6 +56,12 @@ const KNOWN: &[&str] = &[
 const LONGEST: usize = 60;
 
 impl ClusterQueue {
+    /// Whether jobs of LocalQueues that used less lately go first.
+    pub fn goes_by_past_usage(&self) -> bool {
+        let scope = self.spec.admission_scope.as_ref();
+        scope.is_some_and(|scope| scope.admission_mode == AdmissionMode::UsageBasedAdmissionFairSharing)
+    }
+
     /// What the queue has beyond Kueue's rules.
     ///
     /// # Errors
@@ -72,6 +78,16 @@ impl ClusterQueue {
         };
         if extras.fifo_per_pool && self.spec.queueing_strategy != QueueingStrategy::StrictFIFO {
             reader.add(FIFO_PER_POOL, Problem::Needs("spec.queueingStrategy StrictFIFO"));
+        }
+        for (is_set, key) in [(extras.backfill, BACKFILL), (extras.fifo_per_pool, FIFO_PER_POOL)] {
+            if is_set && extras.ageing.is_some() {
+                reader.add(key, Problem::Excludes("the annotation sluice.internal/ageing-interval"));
+            } else if is_set && self.goes_by_past_usage() {
+                reader.add(
+                    key,
+                    Problem::Excludes("spec.admissionScope.admissionMode UsageBasedAdmissionFairSharing"),
+                );
+            }
         }
         reader.unknown(KNOWN);
         reader.finish(extras)

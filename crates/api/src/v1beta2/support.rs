@@ -27,8 +27,6 @@ impl ClusterQueue {
                 spec.concurrent_admission_policy.is_some(),
                 "spec.concurrentAdmissionPolicy",
             ),
-            (extras.backfill, annotation!("backfill")),
-            (extras.fifo_per_pool, annotation!("fifo-per-pool")),
         ])
     }
 }

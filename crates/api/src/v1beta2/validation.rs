@@ -104,6 +104,9 @@ pub enum Problem {
     /// The annotation makes no sense without something else.
     #[error("needs {0}")]
     Needs(&'static str),
+    /// The annotation cannot be combined with something else.
+    #[error("cannot be combined with {0}")]
+    Excludes(&'static str),
     /// Something else, in words of its own.
     #[error("{0}")]
     Stated(String),

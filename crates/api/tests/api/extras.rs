@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sluice_api::v1beta2::{Ageing, ClusterQueue, Cohort, Extras};
+use sluice_api::v1beta2::{AdmissionMode, AdmissionScope, Ageing, ClusterQueue, Cohort, Extras};
 
 fn queue(strategy: &str, annotations: &[(&str, &str)]) -> ClusterQueue {
     let annotations: serde_json::Map<_, _> = annotations
@@ -176,4 +176,23 @@ fn fifo_per_pool_has_no_meaning_where_nobody_blocks() {
         said,
         ["metadata.annotations[sluice.internal/fifo-per-pool]: needs spec.queueingStrategy StrictFIFO"]
     );
+}
+
+#[test]
+fn backfill_and_fifo_per_pool_are_not_combined_with_what_moves_the_order() {
+    for annotation in ["backfill", "fifo-per-pool"] {
+        let key = format!("sluice.internal/{annotation}");
+        let refused = |other: &str| [format!("metadata.annotations[{key}]: cannot be combined with {other}")];
+        let aged = [(&*key, "true"), ("sluice.internal/ageing-interval", "1m")];
+        assert_eq!(said(&aged), refused("the annotation sluice.internal/ageing-interval"));
+        let mut by_past_usage = queue("StrictFIFO", &[(&key, "true")]);
+        assert!(by_past_usage.extras().is_ok());
+        by_past_usage.spec.admission_scope = Some(AdmissionScope {
+            admission_mode: AdmissionMode::UsageBasedAdmissionFairSharing,
+        });
+        let found = by_past_usage.extras().unwrap_err();
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let other = "spec.admissionScope.admissionMode UsageBasedAdmissionFairSharing";
+        assert_eq!(found, refused(other));
+    }
 }

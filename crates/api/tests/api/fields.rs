@@ -191,24 +191,14 @@ fn each_field_of_a_cluster_queue_that_is_not_acted_on_is_named() {
     for (spec, field) in cases {
         assert_eq!(cluster_queue(spec).unsupported_fields(), [field]);
     }
-    for (annotation, value) in [
-        ("sluice.internal/backfill", "true"),
-        ("sluice.internal/fifo-per-pool", "true"),
-    ] {
-        let mut queue = cluster_queue(json!({ "queueingStrategy": "StrictFIFO" }));
-        queue.metadata.annotations = Some([(annotation.to_owned(), value.to_owned())].into());
-        assert_eq!(
-            queue.unsupported_fields(),
-            [format!("metadata.annotations[{annotation}]")]
-        );
-    }
     let mut queue = cluster_queue(json!({}));
     queue.metadata.annotations = Some(
         [
             ("minimum-run-time", "1h"),
             ("ageing-interval", "10m"),
             ("shrink-to-quota-after", "0s"),
-            ("backfill", "false"),
+            ("fifo-per-pool", "true"),
+            ("backfill", "true"),
         ]
         .map(|(name, value)| (format!("sluice.internal/{name}"), value.to_owned()))
         .into(),

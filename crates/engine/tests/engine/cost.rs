@@ -188,3 +188,48 @@ fn a_strict_queue_examines_only_its_head() {
     assert_eq!(engine.counters().units_examined - before, 2);
     engine.audit().unwrap();
 }
+
+/// As many durations as there are, in a queue with a reservation.
+#[test]
+fn one_freed_slot_behind_a_reservation_examines_tens_of_a_hundred_thousand_units() {
+    let mut engine = Engine::new();
+    engine.apply(Event::SetFlavor(flavor("default", &[])));
+    let spec = queue("q", vec![group(&["cpu", "memory"], &[("default", &[20, 1_000_000])])]);
+    engine.apply(Event::SetQueue(QueueSpec {
+        extras: Extras {
+            backfill: true,
+            ..Extras::default()
+        },
+        ..spec
+    }));
+    engine.apply(Event::SetLocalQueue(local_queue("main", "q")));
+    let limited = |uid: u128, seconds: i64, per_pod: &[(&str, i64)]| UnitSpec {
+        runs_at_most_ms: Some(seconds * 1000),
+        ..unit(uid, per_pod)
+    };
+    for uid in 0..20 {
+        engine.apply(Event::SetWaiting(limited(uid, 5000, &[("cpu", 1)])));
+    }
+    assert_eq!(engine.pass(Time(0)).actions.len(), 20);
+    engine.apply(Event::SetWaiting(unit(20, &[("cpu", 15)])));
+    for uid in 21..100_021 {
+        let memory = i64::try_from(uid % 10).unwrap();
+        let seconds = 4000 + i64::try_from(uid % 9973).unwrap();
+        engine.apply(Event::SetWaiting(limited(
+            uid,
+            seconds,
+            &[("cpu", 1), ("memory", memory)],
+        )));
+    }
+    assert_eq!(engine.pass(Time(0)).actions.len(), 0);
+    for round in 0..20 {
+        let before = engine.counters();
+        engine.apply(Event::RemoveUnit(Uid(round)));
+        let pass = engine.pass(Time(1));
+        // One passes each time: the reservation is moved to the end of those who did.
+        assert_eq!(pass.actions.len(), 1, "{pass:?}");
+        let examined = engine.counters().units_examined - before.units_examined;
+        assert!(examined <= 60, "{examined}");
+    }
+    engine.audit().unwrap();
+}

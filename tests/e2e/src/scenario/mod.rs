@@ -44,6 +44,9 @@ macro_rules! for_each_scenario {
             an_evicted_job_is_head_again_at_once
             another_flavor_before_borrowing
             another_flavor_before_preemption
+            backfill
+            backfill_in_a_cohort
+            backfill_without_known_ends
             block_admission_until_pods_are_ready
             borrowing_limit
             borrowing_while_preempting_has_a_threshold
@@ -56,6 +59,8 @@ macro_rules! for_each_scenario {
             fair_sharing_by_weight
             fair_sharing_outside_a_cohort
             fair_sharing_tournament
+            fifo_per_pool
+            fifo_per_pool_keeps_what_fits
             flavors_are_tried_in_order
             hierarchical_lending
             hold_and_drain_a_cluster_queue

@@ -1,11 +1,11 @@
 //! What holds whatever the rules are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::{TestCaseError, prop_assert, prop_assert_eq};
 use sluice_engine::*;
 
-use crate::twin::{At, Book, Cell, Forest, Needs, Twin, holds, is_to_shrink};
+use crate::twin::{At, Book, Cell, Forest, Needs, Twin, end_of, holds, is_to_shrink, turn};
 
 /// Checks a pass: the world before it, after it, and what it decided.
 pub(crate) fn hold(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestCaseError> {
@@ -14,6 +14,8 @@ pub(crate) fn hold(before: &Twin, after: &Twin, pass: &Pass) -> Result<(), TestC
     let forest = after.forest();
     limits_hold(&before.held(&forest), &after.held(&forest))?;
     what_shrinks_has_shrunk(after, &forest)?;
+    who_waits_in_a_pool_has_somebody_ahead(after, &forest)?;
+    nobody_who_passes_delays(before, after, &forest, pass)?;
     nothing_that_fits_waits(after, &forest)
 }
 
@@ -104,6 +106,116 @@ fn limits_hold(before: &Book<'_>, after: &Book<'_>) -> Result<(), TestCaseError>
     Ok(())
 }
 
+/// Who is admitted behind a unit that something is reserved for does not make that one wait longer than it was promised, or
+/// would have anyway. Said of the decisions one by one, and of when the needs fit with no claims in the books.
+fn nobody_who_passes_delays(before: &Twin, after: &Twin, forest: &Forest, pass: &Pass) -> Result<(), TestCaseError> {
+    let mut holding = before.charged.clone();
+    holding.retain(|_, unit| unit.phase != Phase::Evicting);
+    let fits_at = |holding: &BTreeMap<Uid, ChargedUnit>, queue: At, needs: &Needs| -> i64 {
+        let ends = holding.values().filter_map(end_of);
+        let mut instants: Vec<i64> = ends.chain([i64::MIN]).collect();
+        instants.sort_unstable();
+        let fits = |until: &i64| {
+            let mut book = Book::empty(forest);
+            for unit in holding
+                .values()
+                .filter(|unit| end_of(unit).is_none_or(|end| end > *until))
+            {
+                if let Some(queue) = forest.queue(&unit.queue) {
+                    book.add(queue, &holds(unit));
+                }
+            }
+            book.fits(queue, needs)
+        };
+        instants.into_iter().find(fits).unwrap_or(i64::MAX)
+    };
+    for action in &pass.actions {
+        let admission = match action {
+            Action::Admit(admission) => admission,
+            Action::Evict(eviction) => {
+                holding.remove(&eviction.uid);
+                continue;
+            }
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        let heads = after.claims.iter().filter_map(|(uid, claim)| {
+            let what = claim.reserved.as_ref().filter(|_| claim.queue == admission.queue)?;
+            let is_behind = turn(&before.waiting[uid]) < turn(&before.waiting[&admission.uid]);
+            is_behind.then_some((uid, what))
+        });
+        let Some(unit) = after.charged.get(&admission.uid) else {
+            continue;
+        };
+        let queue = forest.queue(&admission.queue).unwrap();
+        let heads: Vec<_> = heads
+            .map(|(uid, what)| (uid, what, fits_at(&holding, queue, &what.needs)))
+            .collect();
+        holding.insert(admission.uid, unit.clone());
+        for (uid, what, at) in heads {
+            let promised = what.until.unwrap_or(i64::MAX).max(at);
+            let then = fits_at(&holding, queue, &what.needs);
+            prop_assert!(
+                then <= promised,
+                "{} delays {uid} from {promised} to {then}",
+                admission.uid
+            );
+        }
+    }
+    Ok(())
+}
+
+/// In a ClusterQueue with FIFO per pool a unit of one pod set that asks for one resource waits, though a flavor has room for
+/// it in both books, only if somebody ahead of it waits too and wants that flavor.
+fn who_waits_in_a_pool_has_somebody_ahead(after: &Twin, forest: &Forest) -> Result<(), TestCaseError> {
+    if after.is_held_back() {
+        return Ok(());
+    }
+    let (held, planned) = (after.held(forest), after.planned(forest));
+    let pools = after.queues.values().filter(|spec| {
+        let by_pool = spec.extras.fifo_per_pool && !spec.extras.backfill;
+        spec.strategy == Strategy::StrictFifo && by_pool && after.is_open(spec, forest)
+    });
+    for spec in pools {
+        let queue = forest.queue(&spec.name).unwrap();
+        let mut units = after.order(&spec.name);
+        units.retain(|unit| after.may_be_considered(unit));
+        for (place, unit) in units.iter().enumerate() {
+            let [pod_set] = &unit.pod_sets[..] else { continue };
+            let [(resource, amount)] = &pod_set.per_pod[..] else {
+                continue;
+            };
+            let mut covered = spec.groups.iter().flat_map(|group| &group.resources);
+            if covered.any(|r| &**r == "pods") || pod_set.count < 1 || after.claims.contains_key(&unit.uid) {
+                continue;
+            }
+            let need = i128::from(amount.get()) * i128::from(pod_set.count);
+            let Some(group) = spec.groups.iter().find(|group| group.resources.contains(resource)) else {
+                continue;
+            };
+            for offered in group.flavors.iter().map(|offered| &offered.flavor) {
+                let needs = Needs::from([((offered.clone(), resource.clone()), need)]);
+                let has_room = held.fits(queue, &needs) && planned.fits(queue, &needs);
+                if !has_room || !after.may_use(offered, &pod_set.constraints) {
+                    continue;
+                }
+                let wants = |other: &UnitSpec| {
+                    let mut pod_sets = other.pod_sets.iter();
+                    pod_sets.any(|pod_set| {
+                        let asks = |(r, amount): &(Name, Amount)| group.resources.contains(r) && !amount.is_zero();
+                        after.may_use(offered, &pod_set.constraints) && pod_set.per_pod.iter().any(asks)
+                    })
+                };
+                prop_assert!(
+                    units[..place].iter().any(wants),
+                    "{} fits in {offered} and waits behind nobody",
+                    unit.uid
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A ClusterQueue that was over for its grace time is so no longer, or has nobody left to evict there: said of the node
 /// that is over and of who uses too much under it, not of who is evicted.
 fn what_shrinks_has_shrunk(after: &Twin, forest: &Forest) -> Result<(), TestCaseError> {
@@ -141,7 +253,7 @@ fn nothing_that_fits_waits(after: &Twin, forest: &Forest) -> Result<(), TestCase
     }
     let (held, planned) = (after.held(forest), after.planned(forest));
     for spec in after.queues.values() {
-        if spec.strategy == Strategy::StrictFifo || !after.is_open(spec, forest) {
+        if spec.strategy == Strategy::StrictFifo || spec.extras.backfill || !after.is_open(spec, forest) {
             continue;
         }
         let queue = forest.queue(&spec.name).unwrap();

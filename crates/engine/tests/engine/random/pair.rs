@@ -304,7 +304,7 @@ fn same_standing(ours: Waiting, theirs: Stands) -> Result<(), TestCaseError> {
         Why::HeldBack(_) if ours.reason == WaitReason::PodsNotReady => return Ok(()),
         Why::Is(expected) | Why::HeldBack(Some(expected)) => expected,
         // The twin has no reason of its own for it.
-        Why::Claims(_) => return Ok(()),
+        Why::Claims(_) | Why::NotSaid => return Ok(()),
         Why::HeldBack(None) => {
             return Err(TestCaseError::fail(format!(
                 "{} could start: {}",

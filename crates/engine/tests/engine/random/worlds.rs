@@ -284,6 +284,7 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
         prop_oneof![5 => Just(0_i64), 1 => 1_i64..40],
         prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => (1_i64..40).prop_map(Some)],
         any::<bool>(),
+        (prop::bool::weighted(0.4), prop::bool::weighted(0.25)),
     );
     let state = prop_oneof![if scale.shared { 80 } else { 10 } => Just(0), 1 => Just(1), 1 => Just(2)];
     let state = (prop::bool::weighted(0.3), state, ageing());
@@ -307,7 +308,8 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
             if !scale.shared {
                 return plain;
             }
-            let (cohort, preemption, fungibility, weight, min_run_ms, shrink_after_ms, by_past_usage) = sharing;
+            let (cohort, preemption, fungibility, weight, min_run_ms, shrink_after_ms, by_past_usage, beyond) = sharing;
+            let (fifo_per_pool, backfill) = beyond;
             QueueSpec {
                 cohort,
                 preemption,
@@ -318,6 +320,8 @@ fn a_queue_named(name: Name, scale: Scale) -> BoxedStrategy<QueueSpec> {
                 extras: Extras {
                     min_run_ms,
                     shrink_after_ms,
+                    fifo_per_pool,
+                    backfill,
                     ..plain.extras
                 },
                 ..plain
@@ -463,6 +467,11 @@ fn constraints(scale: Scale) -> BoxedStrategy<Arc<Constraints>> {
     prop_oneof![free => Just(Arc::default()), 1 => some].boxed()
 }
 
+/// How long something may last, if that is known.
+fn a_length() -> BoxedStrategy<Option<i64>> {
+    prop::option::weighted(0.6, prop_oneof![8 => 0_i64..50, 1 => 50_i64..300]).boxed()
+}
+
 /// What one pod asks for: mostly cpu, a little of it.
 fn per_pod(scale: Scale) -> BoxedStrategy<Vec<(Name, Amount)>> {
     let wild = (
@@ -511,10 +520,10 @@ fn a_unit(scale: Scale) -> BoxedStrategy<UnitSpec> {
         0i64..4,
         pod_sets,
         prop::bool::weighted(0.02),
-        prop::option::weighted(0.06, 0i64..60),
+        (prop::option::weighted(0.06, 0i64..60), a_length()),
     )
         .prop_map(
-            |(uid, local_queue, priority, queued_at, mut pod_sets, gated, not_before)| {
+            |(uid, local_queue, priority, queued_at, mut pod_sets, gated, (not_before, runs_at_most_ms))| {
                 // At most one pod set of a unit may be admitted with fewer pods.
                 for pod_set in pod_sets.iter_mut().skip(1) {
                     pod_set.min_count = None;
@@ -527,7 +536,7 @@ fn a_unit(scale: Scale) -> BoxedStrategy<UnitSpec> {
                     pod_sets,
                     gate: gated.then(held),
                     not_before: not_before.map(Time),
-                    runs_at_most_ms: None,
+                    runs_at_most_ms,
                 }
             },
         )
@@ -581,10 +590,10 @@ fn a_charged_unit(scale: Scale) -> BoxedStrategy<ChargedUnit> {
         prop::collection::vec(charge, 0..3),
         phase(scale),
         deadlines(scale),
-        (-1i32..3, 0i64..4, 0i64..30, prop::bool::weighted(0.9)),
+        (-1i32..3, 0i64..4, 0i64..30, prop::bool::weighted(0.9), a_length()),
     )
         .prop_map(|(uid, queue, local_queue, charges, phase, deadlines, told)| {
-            let (priority, queued_at, reserved_at, pods_ready) = told;
+            let (priority, queued_at, reserved_at, pods_ready, length) = told;
             ChargedUnit {
                 uid: Uid(uid),
                 queue,
@@ -593,7 +602,7 @@ fn a_charged_unit(scale: Scale) -> BoxedStrategy<ChargedUnit> {
                 queued_at: Time(queued_at),
                 reserved_at: Time(reserved_at),
                 deadlines,
-                ends_at: None,
+                ends_at: length.map(|length| Time(reserved_at + length)),
                 pods_ready,
                 charges,
                 phase,

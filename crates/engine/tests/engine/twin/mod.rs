@@ -1,8 +1,10 @@
 //! The naive twin: the rules of `docs/scheduling.md` as written, by full scans over plain maps. It never parks, keeps
 //! no sums from one question to the next, and shares no deciding code with the engine.
 
+mod backfill;
 mod pass;
 mod past;
+mod pools;
 mod reasons;
 mod search;
 mod shrink;
@@ -14,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_engine::*;
 
+pub(crate) use backfill::end_of;
 pub(crate) use pass::{Claim, Claimed};
 use past::Past;
 pub(crate) use reasons::{Stands, Why};
@@ -211,7 +214,10 @@ impl Twin {
             .groups
             .iter()
             .flat_map(|group| group.flavors.iter().map(move |offered| (group, offered)));
+        let extras = &spec.extras;
+        let moves = extras.ageing.is_some() || spec.by_past_usage;
         spec.inactive.is_none()
+            && !(moves && (extras.backfill || extras.fifo_per_pool))
             && offers.all(|(group, offered)| {
                 self.flavors.contains_key(&offered.flavor) && offered.quotas.len() == group.resources.len()
             })

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use sluice_engine::*;
 
-use super::search::{Asking, Assignment, Found, needs_of};
+use super::backfill::Reserved;
+use super::pools::is_by_pool;
+use super::search::{Asking, Assignment, Found, NOTHING, needs_of};
 use super::tree::Share;
-use super::{At, Book, Evicted, Forest, Needs, Twin, saturated, turn};
+use super::{At, Book, Cell, Evicted, Forest, Needs, Twin, saturated, turn};
 
 /// What a unit holds in `planned` until the end of the pass.
 #[derive(Debug, Clone)]
@@ -14,6 +16,10 @@ pub(crate) struct Claim {
     pub(crate) queue: Name,
     pub(crate) needs: Needs,
     pub(crate) why: Claimed,
+    /// What it blocks for those behind it (section 9).
+    pub(crate) blocks: BTreeSet<Cell>,
+    /// What it is the claim of (section 10).
+    pub(crate) reserved: Option<Reserved>,
 }
 
 /// Why a unit got a claim.
@@ -29,12 +35,28 @@ pub(crate) enum Claimed {
 
 /// A unit that its ClusterQueue nominates in a cycle.
 #[derive(Debug, Clone)]
-struct Nominee {
+pub(super) struct Nominee {
     queue: At,
     unit: UnitSpec,
     outcome: Claimed,
     found: Found,
     needs: Needs,
+    pub(super) blocks: BTreeSet<Cell>,
+    pub(super) reserved: Option<Reserved>,
+}
+
+impl Nominee {
+    pub(super) fn new(queue: At, unit: UnitSpec, outcome: Claimed, found: Found, needs: Needs) -> Self {
+        Self {
+            queue,
+            unit,
+            outcome,
+            found,
+            needs,
+            blocks: BTreeSet::new(),
+            reserved: None,
+        }
+    }
 }
 
 impl Twin {
@@ -156,6 +178,12 @@ impl Twin {
 
     /// The unit that a ClusterQueue nominates.
     fn nominee(&self, forest: &Forest, spec: &QueueSpec) -> Option<Nominee> {
+        if spec.extras.backfill {
+            return self.nominee_by_reservation(forest, spec);
+        }
+        if is_by_pool(spec) {
+            return self.walk(forest, spec, None).1;
+        }
         let mut units = self.order(&spec.name);
         units.retain(|unit| self.may_be_considered(unit));
         if spec.strategy == Strategy::StrictFifo {
@@ -167,33 +195,34 @@ impl Twin {
             units = preemptors.into_iter().chain(rest).collect();
         }
         units.retain(|unit| !self.claims.contains_key(&unit.uid));
-        let planned = self.planned(forest);
         units.into_iter().find_map(|unit| {
+            let planned = self.planned_for(forest, &spec.name, &unit);
             let queue = forest.queue(&spec.name).unwrap();
             let asking = Asking {
                 queue,
                 spec,
                 unit: &unit,
+                without: &NOTHING,
             };
-            let kept = self.kept(&planned, asking);
-            let (outcome, found) = match kept.or_else(|| self.outcome(&planned, asking)) {
-                Some(found) if found.victims.is_empty() => (Claimed::Fits, found),
-                Some(found) => (Claimed::Preempts, found),
-                None => (Claimed::Reserves, self.reserve(&planned, asking)?),
+            let reserves = || {
+                let found = self.reserve(&planned, asking)?;
+                let needs = reserved(&planned, queue, &needs_of(&found.assignment));
+                Some((Claimed::Reserves, found, needs))
             };
-            let needs = needs_of(&found.assignment);
-            let needs = match outcome {
-                Claimed::Reserves => reserved(&planned, queue, &needs),
-                Claimed::Fits | Claimed::Preempts => needs,
-            };
-            Some(Nominee {
-                queue,
-                unit,
-                outcome,
-                found,
-                needs,
-            })
+            let (outcome, found, needs) = self.asked(&planned, asking).or_else(reserves)?;
+            Some(Nominee::new(queue, unit, outcome, found, needs))
         })
+    }
+
+    /// The outcome of a unit that is asked: what it evicted others for comes first.
+    pub(super) fn asked(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<(Claimed, Found, Needs)> {
+        let kept = self.kept(planned, asking);
+        let found = kept.or_else(|| self.outcome(planned, asking))?;
+        let needs = needs_of(&found.assignment);
+        if found.victims.is_empty() {
+            return Some((Claimed::Fits, found, needs));
+        }
+        Some((Claimed::Preempts, found, needs))
     }
 
     /// What a preemptor evicted others for, if it fits now.
@@ -209,7 +238,8 @@ impl Twin {
                 flavors.all(|flavor| self.may_use(flavor, &pod_set.constraints))
             });
         let needs = needs_of(&assignment);
-        (usable && planned.fits(asking.queue, &needs)).then(|| Found {
+        let left_out = needs.keys().any(|cell| asking.without.contains(cell));
+        (usable && !left_out && planned.fits(asking.queue, &needs)).then(|| Found {
             level: planned.greatest_level(asking.queue, &needs),
             assignment,
             victims: vec![],
@@ -217,9 +247,10 @@ impl Twin {
     }
 
     /// Section 5.
-    fn reserve(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
+    pub(super) fn reserve(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
         let Asking { queue, spec, .. } = asking;
-        if spec.strategy != Strategy::StrictFifo || spec.preemption.reclaim == Reclaim::Any {
+        let is_strict = spec.strategy == Strategy::StrictFifo;
+        if !is_strict || spec.cohort.is_none() || spec.preemption.reclaim == Reclaim::Any {
             return None;
         }
         let assignment = self.first_flavors(planned, asking)?;
@@ -272,10 +303,31 @@ impl Twin {
         if self.is_held_back() {
             return;
         }
+        let Nominee { queue, found, .. } = nominee;
+        let name = forest.member(*queue).name.clone();
+        let planned = self.planned_for(forest, &name, &nominee.unit);
+        let ahead = self.reserved_ahead(&name, &nominee.unit);
+        if let Some((head, what)) = ahead {
+            if self.may_pass(&planned, *queue, &nominee.unit, found, &what) {
+                self.take_now(forest, nominee, &planned, evicted, actions);
+                self.keep_what_is_left(forest, *queue, head);
+            }
+            return;
+        }
+        self.take_now(forest, nominee, &planned, evicted, actions);
+    }
+
+    fn take_now(
+        &mut self,
+        forest: &Forest,
+        nominee: &Nominee,
+        planned: &Book<'_>,
+        evicted: &mut BTreeSet<Uid>,
+        actions: &mut Vec<Action>,
+    ) {
         let Nominee {
             queue, needs, found, ..
         } = nominee;
-        let planned = self.planned(forest);
         match nominee.outcome {
             Claimed::Fits => {
                 if !planned.fits(*queue, needs) {
@@ -316,6 +368,8 @@ impl Twin {
             queue: forest.member(*queue).name.clone(),
             needs: needs.clone(),
             why: nominee.outcome,
+            blocks: nominee.blocks.clone(),
+            reserved: nominee.reserved.clone(),
         };
         self.claims.insert(nominee.unit.uid, claim);
     }
@@ -352,7 +406,9 @@ impl Twin {
             queued_at: unit.queued_at,
             reserved_at: Time(self.now),
             deadlines: vec![],
-            ends_at: None,
+            ends_at: unit
+                .runs_at_most_ms
+                .map(|longest| Time(self.now.saturating_add(longest))),
             pods_ready: false,
             charges,
             phase: Phase::Assumed,
@@ -391,7 +447,7 @@ fn winner_below(forest: &Forest, n: At, nominees: &[Nominee], planned: &Book<'_>
 }
 
 /// What is left of the queue's own quota, at most what is needed.
-fn reserved(planned: &Book<'_>, queue: At, needs: &Needs) -> Needs {
+pub(super) fn reserved(planned: &Book<'_>, queue: At, needs: &Needs) -> Needs {
     let left = needs.iter().map(|(cell, need)| {
         let left = planned.forest.nominal(queue, cell) - planned.usage(queue, cell);
         (cell.clone(), left.min(*need))

@@ -1,9 +1,12 @@
 //! Why a unit waits.
 
+use std::collections::BTreeSet;
+
 use sluice_engine::*;
 
-use super::search::{Asking, Refusal};
-use super::{Book, Claimed, Forest, Twin};
+use super::pools::is_by_pool;
+use super::search::{Asking, NOTHING, Refusal, fewest};
+use super::{Book, Cell, Claimed, Forest, Twin};
 
 /// Why a unit waits, as far as the twin knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +16,8 @@ pub(crate) enum Why {
     Claims(Claimed),
     /// Pods have to become ready first; or what it lacks, if it was found to lack something before.
     HeldBack(Option<WaitReason>),
+    /// Pods have to become ready first, and whom it is behind was not found out in this pass.
+    NotSaid,
 }
 
 /// A waiting unit: where it stands and why it waits.
@@ -70,6 +75,15 @@ impl Twin {
         if let Some(until) = unit.not_before.filter(|until| until.0 > self.now) {
             return Why::Is(WaitReason::BackOff(until));
         }
+        if self.is_held_back() && (is_by_pool(spec) || spec.extras.backfill) {
+            return Why::NotSaid;
+        }
+        if is_by_pool(spec) {
+            return self.why_by_pool(unit, spec, forest);
+        }
+        if spec.extras.backfill {
+            return self.why_by_reservation(unit, spec, forest);
+        }
         let order = self.order(&spec.name);
         let head = order.iter().find(|other| self.may_be_considered(other));
         if let Some(head) = head.filter(|head| spec.strategy == Strategy::StrictFifo && head.uid != unit.uid) {
@@ -78,33 +92,106 @@ impl Twin {
         if let Some(claim) = self.claims.get(&unit.uid) {
             return Why::Claims(claim.why);
         }
-        let lacks = self.lacks(unit, spec, forest);
+        let lacks = self.lacks(unit, spec, forest, &NOTHING);
         if self.is_held_back() {
             return Why::HeldBack(lacks);
         }
         Why::Is(lacks.unwrap_or_else(|| panic!("{} waits for no reason", unit.uid)))
     }
 
-    /// What keeps a unit out even with the fewest pods that it may start with; none if nothing does.
-    fn lacks(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> Option<WaitReason> {
-        let mut unit = unit.clone();
-        let fewest = |pod_set: &&mut PodSetSpec| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count);
-        if let Some(pod_set) = unit.pod_sets.iter_mut().find(fewest) {
-            pod_set.count = pod_set.min_count.unwrap_or(pod_set.count);
+    /// What a unit lacks that is not asked because it finds nothing while nobody holds anything. (It may find something while
+    /// others do: an earlier pod set then goes elsewhere.)
+    fn passed_over(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> Why {
+        Why::Is(self.lacks_with(unit, spec, forest, &NOTHING, true).unwrap())
+    }
+
+    /// What keeps out a unit that was looked at and has no outcome.
+    fn must_lack(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest, without: &BTreeSet<Cell>) -> Why {
+        let lacks = self.lacks(unit, spec, forest, without);
+        Why::Is(lacks.unwrap_or_else(|| panic!("{} waits for no reason", unit.uid)))
+    }
+
+    fn why_by_reservation(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> Why {
+        if let Some(claim) = self.claims.get(&unit.uid) {
+            return Why::Claims(claim.why);
         }
         let asking = Asking {
             queue: forest.queue(&spec.name).unwrap(),
             spec,
-            unit: &unit,
+            unit: &fewest(unit),
+            without: &NOTHING,
         };
-        let planned = self.planned(forest);
+        let book = self.planned_for(forest, &spec.name, unit);
+        let ahead = self.reserved_ahead(&spec.name, unit);
+        if let Some((head, what)) = ahead
+            && !self.never_fits(forest, asking)
+            && self.search(&book, asking).is_ok()
+        {
+            let until = what.until.map(|until| Time(until.max(self.now)));
+            return Why::Is(WaitReason::BehindReservation { head, until });
+        }
+        if self.never_fits(forest, asking) {
+            return self.passed_over(unit, spec, forest);
+        }
+        self.must_lack(unit, spec, forest, &NOTHING)
+    }
+
+    fn why_by_pool(&self, unit: &UnitSpec, spec: &QueueSpec, forest: &Forest) -> Why {
+        if let Some(claim) = self.claims.get(&unit.uid) {
+            return Why::Claims(claim.why);
+        }
+        let asking = Asking {
+            queue: forest.queue(&spec.name).unwrap(),
+            spec,
+            unit,
+            without: &NOTHING,
+        };
+        if self.never_fits(forest, asking) {
+            return self.passed_over(unit, spec, forest);
+        }
+        if let Some(behind) = self.behind(forest, asking) {
+            return Why::Is(WaitReason::BehindHead(behind));
+        }
+        let (blockers, _) = self.walk(forest, spec, Some(unit.uid));
+        let without = blockers.into_iter().flat_map(|(_, cells)| cells).collect();
+        self.must_lack(unit, spec, forest, &without)
+    }
+
+    /// What keeps a unit out even with the fewest pods that it may start with; none if nothing does.
+    fn lacks(
+        &self,
+        unit: &UnitSpec,
+        spec: &QueueSpec,
+        forest: &Forest,
+        without: &BTreeSet<Cell>,
+    ) -> Option<WaitReason> {
+        self.lacks_with(unit, spec, forest, without, false)
+    }
+
+    fn lacks_with(
+        &self,
+        unit: &UnitSpec,
+        spec: &QueueSpec,
+        forest: &Forest,
+        without: &BTreeSet<Cell>,
+        is_passed_over: bool,
+    ) -> Option<WaitReason> {
+        let unit = fewest(unit);
+        let asking = Asking {
+            queue: forest.queue(&spec.name).unwrap(),
+            spec,
+            unit: &unit,
+            without: &NOTHING,
+        };
+        let planned = self.planned_for(forest, &spec.name, &unit);
         let empty = self.search(&Book::empty(forest), asking);
+        let asking = Asking { without, ..asking };
         let with_mismatches = |names: Vec<Name>| {
             let names = names.into_iter();
             names.map(|name| (name, Mismatch::NodeAffinity)).collect()
         };
         let lacks = match (empty, self.search(&planned, asking)) {
-            (_, Ok(_)) => return None,
+            (_, Ok(_)) if !is_passed_over => return None,
             (Err(Refusal::NotCovered { pod_set, resource }), _) => WaitReason::ResourceNotCovered { pod_set, resource },
             (
                 Err(Refusal::NoFlavor {
@@ -160,6 +247,7 @@ impl Twin {
                 shortages: vec![],
                 mismatches: vec![],
             },
+            (Ok(_) | Err(Refusal::NoVictims), Ok(_)) => return None,
         };
         Some(lacks)
     }

@@ -1,6 +1,6 @@
 //! Section 3: the search for flavors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_engine::*;
 
@@ -67,33 +67,48 @@ pub(crate) struct Asking<'a> {
     pub(crate) queue: At,
     pub(crate) spec: &'a QueueSpec,
     pub(crate) unit: &'a UnitSpec,
+    /// Cells that are left out: a flavor that would serve one of its needs from there does not count.
+    pub(crate) without: &'a BTreeSet<Cell>,
+}
+
+/// No cells.
+pub(crate) static NOTHING: BTreeSet<Cell> = BTreeSet::new();
+
+impl<'a> Asking<'a> {
+    /// The groups that a pod set asks, and what it asks of each.
+    pub(crate) fn asks(&self, pod_set: &PodSetSpec) -> Vec<(&'a ResourceGroup, BTreeMap<Name, i128>)> {
+        let requests = requests(self.spec, pod_set);
+        let asks = self.spec.groups.iter().map(|group| (group, asked(group, &requests)));
+        asks.filter(|(_, asked)| !asked.is_empty()).collect()
+    }
+}
+
+/// The unit with the fewest pods that it may start with.
+pub(crate) fn fewest(unit: &UnitSpec) -> UnitSpec {
+    let mut unit = unit.clone();
+    for pod_set in &mut unit.pod_sets {
+        pod_set.count = pod_set
+            .min_count
+            .map_or(pod_set.count, |fewest| fewest.min(pod_set.count));
+    }
+    unit
+}
+
+impl Found {
+    /// Nobody is given anything.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            assignment: vec![],
+            level: 0,
+            victims: vec![],
+        }
+    }
 }
 
 impl Twin {
     /// The outcome for a unit: fits or preempts, with all its pods or with as many as possible.
     pub(crate) fn outcome(&self, planned: &Book<'_>, asking: Asking<'_>) -> Option<Found> {
-        if let Ok(found) = self.search(planned, asking) {
-            return Some(found);
-        }
-        let pod_sets = &asking.unit.pod_sets;
-        let partial = pod_sets
-            .iter()
-            .position(|pod_set| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count))?;
-        let (mut low, mut high) = (pod_sets[partial].min_count?, pod_sets[partial].count - 1);
-        let mut best = None;
-        while low <= high {
-            let middle = low + (high - low) / 2;
-            let mut fewer = asking.unit.clone();
-            fewer.pod_sets[partial].count = middle;
-            match self.search(planned, Asking { unit: &fewer, ..asking }) {
-                Ok(found) => {
-                    best = Some(found);
-                    low = middle + 1;
-                }
-                Err(_) => high = middle - 1,
-            }
-        }
-        best
+        most_pods(asking, |asking| self.search(planned, asking).ok())
     }
 
     pub(crate) fn search(&self, planned: &Book<'_>, asking: Asking<'_>) -> Result<Found, Refusal> {
@@ -107,7 +122,7 @@ impl Twin {
 
     /// The search in which only modes up to `worst` count.
     fn search_among(&self, planned: &Book<'_>, asking: Asking<'_>, worst: Mode) -> Result<Found, Refusal> {
-        let Asking { queue, spec, unit } = asking;
+        let Asking { queue, spec, unit, .. } = asking;
         if let Some(refusal) = uncovered(spec, unit) {
             return Err(refusal);
         }
@@ -167,6 +182,9 @@ impl Twin {
                 continue;
             }
             let needs = needs_in(&offered.flavor, asked, taken);
+            if needs.keys().any(|cell| asking.without.contains(cell)) {
+                continue;
+            }
             let (mode, victims) = self.mode(planned, asking, &needs);
             let look = Look {
                 flavor: offered.flavor.clone(),
@@ -196,6 +214,20 @@ impl Twin {
             }
         }
         best
+    }
+
+    /// The flavor that the search in which only those that fit count takes here.
+    pub(crate) fn flavor_that_fits(
+        &self,
+        planned: &Book<'_>,
+        asking: Asking<'_>,
+        pod_set: &PodSetSpec,
+        group: &ResourceGroup,
+        asked: &BTreeMap<Name, i128>,
+        taken: &Needs,
+    ) -> Option<Name> {
+        let look = self.look(planned, asking, pod_set, group, asked, taken, Mode::Fits);
+        look.filter(|look| look.mode == Mode::Fits).map(|look| look.flavor)
     }
 
     fn mode(&self, planned: &Book<'_>, asking: Asking<'_>, needs: &Needs) -> (Mode, Vec<Victim>) {
@@ -297,6 +329,32 @@ impl Twin {
         };
         tolerates(flavor, pods) && selects(flavor, pods) && prefers(flavor, pods)
     }
+}
+
+/// What is found with all pods of a unit, or with as many as possible.
+pub(crate) fn most_pods(asking: Asking<'_>, search: impl Fn(Asking<'_>) -> Option<Found>) -> Option<Found> {
+    if let Some(found) = search(asking) {
+        return Some(found);
+    }
+    let pod_sets = &asking.unit.pod_sets;
+    let partial = pod_sets
+        .iter()
+        .position(|pod_set| pod_set.min_count.is_some_and(|fewest| fewest < pod_set.count))?;
+    let (mut low, mut high) = (pod_sets[partial].min_count?, pod_sets[partial].count - 1);
+    let mut best = None;
+    while low <= high {
+        let middle = low + (high - low) / 2;
+        let mut fewer = asking.unit.clone();
+        fewer.pod_sets[partial].count = middle;
+        match search(Asking { unit: &fewer, ..asking }) {
+            Some(found) => {
+                best = Some(found);
+                low = middle + 1;
+            }
+            None => high = middle - 1,
+        }
+    }
+    best
 }
 
 /// The book once the victims are gone.

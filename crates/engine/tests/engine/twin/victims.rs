@@ -76,7 +76,7 @@ struct Preemptor<'a> {
 impl Twin {
     /// The victims whose eviction makes room for these needs, in the order in which they were chosen.
     pub(crate) fn victims(&self, planned: &Book<'_>, asking: Asking<'_>, needs: &Needs) -> Option<Vec<Victim>> {
-        let Asking { queue, spec, unit } = asking;
+        let Asking { queue, spec, unit, .. } = asking;
         let mut lacking = needs.clone();
         lacking.retain(|cell, need| *need > planned.available(queue, cell));
         let preemptor = Preemptor {
