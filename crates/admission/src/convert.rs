@@ -99,11 +99,10 @@ fn objects(wire: &Wire<'_>) -> Result<(Vec<u8>, usize, Version), String> {
             Version::V1beta2.api_version()
         )
     })?;
-    let list = wire.objects.map_or("null", RawValue::get);
-    let list: Option<Vec<&RawValue>> =
-        serde_json::from_str(list).map_err(|error| format!("request.objects is not a list: {}", brief(&error)))?;
-    let list = list.unwrap_or_default();
-    let mut converted = Vec::with_capacity(wire.objects.map_or(0, |objects| objects.get().len()));
+    let list = wire.objects.ok_or("request.objects is missing")?;
+    let mut converted = Vec::with_capacity(list.get().len());
+    let list: Vec<&RawValue> = serde_json::from_str(list.get())
+        .map_err(|error| format!("request.objects is not a list: {}", brief(&error)))?;
     for (at, object) in list.iter().enumerate() {
         if at > 0 {
             converted.push(b',');

@@ -165,6 +165,7 @@ impl ResourceFlavor {
     /// Everything that is wrong with this flavor, in the order of the API. Empty for a sound one.
     pub fn validate(&self) -> Vec<Violation> {
         const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        const OPERATORS: &[&str] = &["Equal", "Exists"];
         let spec = &self.spec;
         let mut found = Findings::default();
         found.labels("spec.nodeLabels", &spec.node_labels);
@@ -188,7 +189,10 @@ impl ResourceFlavor {
         }
         for (t, toleration) in spec.tolerations.iter().enumerate() {
             let field = format!("spec.tolerations[{t}]");
-            let exists = toleration.operator.as_deref() == Some("Exists");
+            let operator = toleration.operator.as_deref().unwrap_or_default();
+            let unknown = (!operator.is_empty() && !OPERATORS.contains(&operator)).then_some(operator);
+            found.value(&format!("{field}.operator"), unknown, OPERATORS);
+            let exists = operator == "Exists";
             let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
             if !given(&toleration.key) && !exists {
                 found.states(&field, "an empty key needs the operator Exists");

@@ -75,10 +75,11 @@ fn local_queues_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn resource_flavors_decode_whatever_their_labels_and_taints_say() {
-    check(include_str!("../cases/resource-flavor.yaml"), |_: &ResourceFlavor| {
-        Vec::new()
-    });
+fn resource_flavors_say_what_is_wrong_with_them() {
+    check(
+        include_str!("../cases/resource-flavor.yaml"),
+        |flavor: &ResourceFlavor| lines(flavor.validate()),
+    );
 }
 
 #[test]
