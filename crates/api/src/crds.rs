@@ -93,6 +93,9 @@ fn in_v1beta1(
     let name = Version::V1beta1.as_str();
     name.clone_into(&mut version.name);
     version.storage = false;
+    // The API server takes fields that are selectable in all versions for those of the whole definition, and refuses them
+    // there when the versions' schemas differ.
+    version.selectable_fields = None;
     // Kueue does not warn of this one.
     if kind != "MultiKueueConfig" {
         let newer = Version::V1beta2.api_version();

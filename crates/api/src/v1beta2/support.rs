@@ -8,19 +8,10 @@ use super::cohort::Cohort;
 use super::local_queue::LocalQueue;
 use super::resource_flavor::ResourceFlavor;
 
-/// Path of an annotation of Sluice's own.
-macro_rules! annotation {
-    ($name:literal) => {
-        concat!("metadata.annotations[sluice.internal/", $name, "]")
-    };
-}
-
 impl ClusterQueue {
-    /// Paths of the fields in use that are not acted on yet, in the order of the API; annotations of Sluice's own last.
+    /// Paths of the fields in use that are not acted on yet, in the order of the API.
     pub fn unsupported_fields(&self) -> Vec<String> {
         let spec = &self.spec;
-        // Broken annotations are `validate`'s to report.
-        let extras = self.extras().unwrap_or_default();
         named([
             (spec.admission_checks_strategy.is_some(), "spec.admissionChecksStrategy"),
             (

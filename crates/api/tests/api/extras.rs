@@ -38,27 +38,40 @@ fn a_queue_without_annotations_has_nothing_extra() {
 
 #[test]
 fn every_annotation_is_read() {
-    let all = [
-        ("sluice.internal/backfill", "true"),
-        ("sluice.internal/fifo-per-pool", "true"),
-        ("sluice.internal/ageing-interval", "10m"),
-        ("sluice.internal/ageing-max-steps", "7"),
+    let others = [
         ("sluice.internal/minimum-run-time", "1h30m"),
         ("sluice.internal/shrink-to-quota-after", "0s"),
     ];
+    let reserving = [
+        ("sluice.internal/backfill", "true"),
+        ("sluice.internal/fifo-per-pool", "true"),
+    ];
+    let ageing = [
+        ("sluice.internal/ageing-interval", "10m"),
+        ("sluice.internal/ageing-max-steps", "7"),
+    ];
     let wanted = Extras {
+        minimum_run_time: Duration::from_secs(5400),
+        shrink_to_quota_after: Some(Duration::ZERO),
+        ..Extras::default()
+    };
+    let with_reserving = Extras {
         backfill: true,
         fifo_per_pool: true,
+        ..wanted
+    };
+    let with_ageing = Extras {
         ageing: Some(Ageing {
             interval: Duration::from_secs(600),
             max_steps: 7,
         }),
-        minimum_run_time: Duration::from_secs(5400),
-        shrink_to_quota_after: Some(Duration::ZERO),
+        ..wanted
     };
-    let queue = queue("StrictFIFO", &all);
-    assert_eq!(queue.extras(), Ok(wanted));
-    assert!(queue.validate().is_empty());
+    for (more, wanted) in [(reserving, with_reserving), (ageing, with_ageing)] {
+        let queue = queue("StrictFIFO", &[others, more].concat());
+        assert_eq!(queue.extras(), Ok(wanted));
+        assert!(queue.validate().is_empty());
+    }
 }
 
 #[test]

@@ -41,7 +41,9 @@ pub(crate) async fn install(plane: &Plane) -> Result<()> {
         NAMESPACE,
         "--create-namespace",
         "--set",
-        "scheduler.standalone=true,webhook.failurePolicy=Ignore,policies.breakGlass.users={firefighter}",
+        // Nobody is there to serve the visibility API, and an API that nobody serves holds up namespaces.
+        "scheduler.standalone=true,webhook.failurePolicy=Ignore,policies.breakGlass.users={firefighter},\
+         visibility.enabled=false",
     ];
     Helm::of(plane).run(&arguments).await?.ok()?;
     // Any user that may create Jobs will do; the administrator is none of the trusted ones.

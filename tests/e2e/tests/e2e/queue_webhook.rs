@@ -35,18 +35,25 @@ async fn a_broken_annotation_is_refused_with_what_is_wanted_and_a_good_one_is_ta
         ensure!(said.contains(wanted), "{key}: {said}");
     }
     let good = json!({
-        "sluice.internal/backfill": "true",
         "sluice.internal/ageing-interval": "10m",
         "sluice.internal/ageing-max-steps": "20",
         "sluice.internal/minimum-run-time": "1h30m",
         "sluice.internal/shrink-to-quota-after": "1m",
     });
     create(&kubectl, &queue("good-extras", good)).await?.ok()?;
-    let said = kubectl
-        .line("annotate clusterqueue good-extras sluice.internal/shrink-to-quota-after=never --overwrite")
-        .await?
-        .refused()?;
-    ensure!(said.contains("sluice.internal/shrink-to-quota-after"), "{said}");
+    for (change, wanted) in [
+        ("sluice.internal/shrink-to-quota-after=never", "must be a duration"),
+        (
+            "sluice.internal/backfill=true",
+            "cannot be combined with the annotation sluice.internal/ageing-interval",
+        ),
+    ] {
+        let said = kubectl
+            .line(&format!("annotate clusterqueue good-extras {change} --overwrite"))
+            .await?
+            .refused()?;
+        ensure!(said.contains(wanted), "{change}: {said}");
+    }
     kubectl
         .line("delete clusterqueue good-extras --wait=false")
         .await?

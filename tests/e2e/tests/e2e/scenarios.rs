@@ -4,6 +4,7 @@
 //! those of one Configuration together, and between two of them its scheduler is started anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
@@ -23,6 +24,7 @@ use sluice_e2e::scenario::format::{Kind, Reference, Scenario, Step};
 use sluice_e2e::scenario::pure;
 use sluice_e2e::scenario::seen::{Seen, SeenJob, SeenQueue};
 use sluice_testkit::{Kubectl, eventually};
+use tokio::time::{Instant, sleep_until};
 
 use crate::turns;
 use crate::world::{PATIENCE, world};
@@ -60,6 +62,7 @@ async fn play(scenario: &Scenario) -> Result<()> {
     let mut any_order = false;
     for (number, (step, foretold)) in (1..).zip(scenario.steps.iter().zip(&trace)) {
         any_order |= step.any_order;
+        let began = Instant::now();
         stand.act(step).await.with_context(|| format!("step {number}"))?;
         let what = format!("{}, step {number}: all is as the engine alone showed it", scenario.name);
         eventually(&what, PATIENCE, || async {
@@ -69,6 +72,9 @@ async fn play(scenario: &Scenario) -> Result<()> {
                 .context("on the plane and in memory")
         })
         .await?;
+        // What is next may hang on how long it was since, and must not come earlier than in memory.
+        let passes = u64::try_from(step.seconds_pass).context("secondsPass is negative")?;
+        sleep_until(began + Duration::from_secs(passes)).await;
     }
     if turn.is_some() {
         // A Job whose pods are not ready would hold up whoever plays next there.
