@@ -4,6 +4,8 @@
 
 /// Condition of a ClusterQueue or LocalQueue: whether it can admit.
 pub const ACTIVE: &str = "Active";
+/// Condition of a ClusterQueue that uses rules beyond Kueue's: which these are. Sluice's own.
+pub const EXTRA_RULES: &str = "ExtraRules";
 /// Value of a condition that holds.
 pub const TRUE: &str = "True";
 /// Value of a condition that does not hold.
@@ -29,6 +31,12 @@ pub mod cluster_queue {
     pub const UNSUPPORTED_FIELD: &str = "UnsupportedField";
     /// False: the stored object cannot be used as it is (a broken quantity, a flavor listed twice). Sluice's own reason.
     pub const INVALID_SPEC: &str = "InvalidSpec";
+}
+
+/// Reasons of [`EXTRA_RULES`] on a ClusterQueue.
+pub mod extra_rules {
+    /// True: the annotations that the message names are acted on.
+    pub const IN_FORCE: &str = "InForce";
 }
 
 /// Reasons of [`ACTIVE`] on a LocalQueue.

@@ -2,10 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time as K8sTime};
 use sluice_api::QuantityText;
-use sluice_api::conditions::{self, ACTIVE};
+use sluice_api::conditions::{self, ACTIVE, EXTRA_RULES};
 use sluice_api::v1beta2::{
-    ClusterQueueStatus, CohortStatus, FairSharingStatus, FlavorUsage, LocalQueueFlavorUsage, LocalQueueResourceUsage,
-    LocalQueueStatus, ResourceUsage,
+    ClusterQueue, ClusterQueueStatus, CohortStatus, FairSharingStatus, FlavorUsage, LocalQueueFlavorUsage,
+    LocalQueueResourceUsage, LocalQueueStatus, ResourceUsage,
 };
 use sluice_engine::{Amount, Inactive, LocalQueueKey, QueueReport, Time, Usage};
 
@@ -48,7 +48,12 @@ impl Index {
         let ready = ("Ready", "The ClusterQueue admits jobs");
         let borrows = queue.spec.cohort_name.is_some();
         let status = ClusterQueueStatus {
-            conditions: with_active(&old.conditions, &report.active, ready, generation, now),
+            conditions: with_extra_rules(
+                with_active(&old.conditions, &report.active, ready, generation, now),
+                &old.conditions,
+                queue,
+                now,
+            ),
             flavors_reservation: flavors(&report, borrows, |usage| usage.reserved),
             flavors_usage: flavors(&report, borrows, |usage| usage.admitted),
             pending_workloads: pending(&report),
@@ -120,19 +125,13 @@ fn with_active(
         Ok(()) => (conditions::TRUE, ready.0, ready.1),
         Err(inactive) => (conditions::FALSE, &*inactive.reason, &*inactive.message),
     };
-    let unchanged_since = old
-        .iter()
-        .find(|condition| condition.type_ == ACTIVE && condition.status == status)
-        .map(|condition| condition.last_transition_time.clone());
     let new = Condition {
         type_: ACTIVE.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
         observed_generation: generation,
-        // Kubernetes keeps whole seconds: anything finer would differ from what is read back.
-        last_transition_time: unchanged_since
-            .unwrap_or_else(|| K8sTime(timestamp(Time(now.0.div_euclid(1_000).saturating_mul(1_000))))),
+        last_transition_time: since(old, ACTIVE, status, now),
     };
     let mut conditions: Vec<Condition> = old
         .iter()
@@ -141,6 +140,39 @@ fn with_active(
         .collect();
     conditions.push(new);
     conditions
+}
+
+/// The conditions with `ExtraRules` as it is now: there if the ClusterQueue uses rules beyond Kueue's.
+fn with_extra_rules(
+    mut conditions: Vec<Condition>,
+    old: &[Condition],
+    queue: &ClusterQueue,
+    now: Time,
+) -> Vec<Condition> {
+    conditions.retain(|condition| condition.type_ != EXTRA_RULES);
+    let rules = queue.rules_in_force();
+    if !rules.is_empty() {
+        conditions.push(Condition {
+            type_: EXTRA_RULES.to_owned(),
+            status: conditions::TRUE.to_owned(),
+            reason: conditions::extra_rules::IN_FORCE.to_owned(),
+            message: format!("Rules beyond Kueue's are in force: {}", rules.join(", ")),
+            observed_generation: queue.metadata.generation,
+            last_transition_time: since(old, EXTRA_RULES, conditions::TRUE, now),
+        });
+    }
+    conditions
+}
+
+/// Since when a condition has had its value: since now, if it had another.
+fn since(old: &[Condition], kind: &str, status: &str, now: Time) -> K8sTime {
+    let mut same = old
+        .iter()
+        .filter(|condition| condition.type_ == kind && condition.status == status);
+    // Kubernetes keeps whole seconds: anything finer would differ from what is read back.
+    let now = || K8sTime(timestamp(Time(now.0.div_euclid(1_000).saturating_mul(1_000))));
+    same.next()
+        .map_or_else(now, |condition| condition.last_transition_time.clone())
 }
 
 /// Groups usages by flavor, in the order of the report.

@@ -536,6 +536,29 @@ fn a_cluster_queue_that_uses_a_field_not_acted_on_is_inactive_and_names_it() {
 }
 
 #[test]
+fn a_cluster_queue_says_which_rules_beyond_kueues_are_in_force_and_no_more_when_they_are_off() {
+    let mut cluster = Cluster::with_quota(2);
+    let annotations = json!({"sluice.internal/minimum-run-time": "1h", "sluice.internal/backfill": "false"});
+    cluster.edit_queue(|queue| queue["metadata"]["annotations"] = annotations);
+    let status = cluster.queue_status();
+    assert_eq!(status["conditions"][0]["type"], "Active");
+    let condition = &status["conditions"][1];
+    assert_eq!(
+        (&condition["type"], &condition["status"]),
+        (&json!("ExtraRules"), &json!("True"))
+    );
+    assert_eq!(
+        condition["message"],
+        "Rules beyond Kueue's are in force: minimum-run-time=1h"
+    );
+    cluster.edit_queue(|queue| {
+        queue["status"] = status.clone();
+        queue["metadata"]["annotations"] = json!({});
+    });
+    assert!(cluster.queue_status()["conditions"][1].is_null());
+}
+
+#[test]
 fn the_wanted_status_is_none_once_the_object_shows_it() {
     let mut cluster = Cluster::with_quota(3);
     cluster.create("a", 2);

@@ -62,6 +62,17 @@ impl ClusterQueue {
         scope.is_some_and(|scope| scope.admission_mode == AdmissionMode::UsageBasedAdmissionFairSharing)
     }
 
+    /// The annotations under `sluice.internal/` that are acted on, as `name=value`, by name; none if one of them is broken.
+    pub fn rules_in_force(&self) -> Vec<String> {
+        if self.extras().is_err() {
+            return Vec::new();
+        }
+        let annotations = self.metadata.annotations.iter().flatten();
+        let ours = annotations.filter_map(|(key, value)| Some((key.strip_prefix(SLUICE_PREFIX)?, value)));
+        let in_force = ours.filter(|(_, value)| *value != "false");
+        in_force.map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
     /// What the queue has beyond Kueue's rules.
     ///
     /// # Errors
