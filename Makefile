@@ -1,8 +1,10 @@
 # Every habit is a target. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench-admission control-plane build fmt lint tidy crds bench soak
+.PHONY: help demo test bench-admission control-plane build fmt lint tidy crds bench soak mutants
 
 CARGO ?= cargo
+# The tool of `make mutants`.
+MUTANTS_VERSION := 27.1.0
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +28,19 @@ bench: tools ## The engine's benchmarks; append to target/bench/results.jsonl
 soak: tools ## Compares the engine with its naive twin in random worlds for hours: make soak [SEED=n] [WORLDS=n]
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "soak: seed=$$seed"; \
 	PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$${WORLDS:-500000} $(CARGO) test -p sluice-engine --test engine random
+
+# Few and fixed worlds, so that two runs agree: not shrunk and not written down, or a mutant would meet those that
+# killed one before it. The limit of memory is for mutants that never stop gathering.
+mutants: tools target/tools/bin/cargo-mutants ## Changes the rules' code and looks which tests notice: make mutants [SHARD=k/n] [JOBS=n]
+	@mkdir -p target/mutants
+	@ulimit -v 4194304; \
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" PROPTEST_CASES=16 PROPTEST_RNG_SEED=1 PROPTEST_MAX_SHRINK_ITERS=0 \
+	PROPTEST_DISABLE_FAILURE_PERSISTENCE=true env -u CARGO_TARGET_DIR \
+	$(CARGO) mutants --package sluice-engine --shard $${SHARD:-0/10} --sharding round-robin --no-shuffle \
+	--jobs $${JOBS:-2} --timeout $${TIMEOUT:-120}
+
+target/tools/bin/cargo-mutants:
+	$(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked --root target/tools
 
 control-plane: tools ## Builds etcd, Kubernetes, kwok and helm under target/, once
 	@tests/control-plane/build.sh target/control-plane

@@ -144,6 +144,15 @@ mod tests {
     }
 
     #[test]
+    fn unequal_shares_and_sums_are_not_equal() {
+        assert_ne!(Share::new(1, 3), Share::new(1, 2));
+        assert_ne!(Share::new(1, 3), Share::INFINITE);
+        let mut one = Weighted::nothing_over(3);
+        one.add_product(1, 1);
+        assert_ne!(one, Weighted::nothing_over(3));
+    }
+
+    #[test]
     fn something_over_nothing_is_infinite_and_nothing_is_zero() {
         assert!(Share::new(3, 0).is_infinite());
         assert_eq!(Share::new(0, 0), Share::ZERO);
