@@ -1,5 +1,7 @@
 //! A reservation for the first unit that does not fit, and who may pass it: `docs/scheduling.md`, section 10.
 
+use rustc_hash::FxHashMap;
+
 use crate::assign::{LARGEST, Taken};
 use crate::engine::Engine;
 use crate::ids::Time;
@@ -34,7 +36,7 @@ pub(crate) struct Reservation {
 pub(crate) struct Lifted(Vec<QueueId>);
 
 /// Units of which all have the same outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Alike {
     class: ClassKey,
     is_behind: bool,
@@ -126,7 +128,7 @@ impl Engine {
 
     /// The first unit of a queue that has an outcome, or the reservation for the first that has none.
     pub(crate) fn nominate_by_reservation(&mut self, id: QueueId, course: &Course) -> Option<Nominee> {
-        let mut known: Vec<(Alike, Box<Stuck>)> = Vec::new();
+        let mut known: FxHashMap<Alike, Box<Stuck>> = FxHashMap::default();
         loop {
             let queue = self.queues.get(id)?;
             let may_preempt = queue.may_preempt();
@@ -135,10 +137,10 @@ impl Engine {
             self.ensure_plan(id, class);
             let kind = self.with_fewest(id, class, |plan, _, _| plan.kind())?;
             let alike = self.alike(id, turn, key, course);
-            let judged = known.iter().find(|(other, _)| *other == alike && !may_preempt);
+            let judged = known.get(&alike).filter(|_| !may_preempt);
             let stuck = match judged {
                 _ if kind != WaitKind::WaitingForQuota => Box::new(Stuck::new(kind)),
-                Some((_, stuck)) => stuck.clone(),
+                Some(stuck) => stuck.clone(),
                 None => match self.ask_by_reservation(id, turn, class, course) {
                     Ok(nominee) => return Some(nominee),
                     Err(stuck) => stuck,
@@ -149,7 +151,7 @@ impl Engine {
                 continue;
             }
             if kind == WaitKind::WaitingForQuota && judged.is_none() {
-                known.push((alike, stuck.clone()));
+                known.insert(alike, stuck.clone());
             }
             self.park(id, class, stuck, false);
         }

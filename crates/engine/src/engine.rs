@@ -293,6 +293,8 @@ impl Engine {
         let woken = queue.parking.reset();
         self.counters.wakes += woken.len() as u64;
         if let Some(tree) = queue.place.and_then(|(tree, _)| self.forest.trees.get_mut(tree)) {
+            // A queue that was not open may have to shrink once it is.
+            tree.checked = false;
             for (class, stuck) in &woken {
                 let priority = queue.parking.class(*class).map_or(0, |class| class.key.priority);
                 tree.watches.remove((id, *class), priority, &stuck.wakes);

@@ -14,7 +14,10 @@ pub enum Step {
     /// [`Engine::apply`].
     Apply(Event),
     /// [`Engine::settle`].
-    Settle,
+    Settle {
+        /// The instant.
+        now: Time,
+    },
     /// [`Engine::pass_at_most`].
     Pass {
         /// The instant of the pass.
@@ -46,7 +49,7 @@ impl Engine {
     pub fn replay(&mut self, step: Step) -> Result<(), Divergence> {
         match step {
             Step::Apply(event) => self.apply(event),
-            Step::Settle => self.settle(),
+            Step::Settle { now } => self.settle(now),
             Step::Pass { now, limit, .. } => {
                 let pass = self.pass_at_most(now, limit);
                 let found = Step::Pass {

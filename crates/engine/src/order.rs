@@ -1,7 +1,8 @@
 //! Units in queue order at an instant: those that still rise by waiting and those that do not, each in an order of their
 //! own that time does not change, are merged when asked. Where past usage counts, each LocalQueue has its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
 use crate::ageing::{Pace, Rising, Seat};
@@ -200,12 +201,15 @@ fn merged<'a>(lines: Vec<&'a Line>, pace: Pace, now: Time) -> impl Iterator<Item
         let rising: Box<dyn Iterator<Item = Turn> + 'a> = Box::new(line.rising.iter().map(|rising| rising.turn));
         [rising, Box::new(line.settled.iter())]
     });
-    let mut sorted: Vec<_> = sorted.map(Iterator::peekable).collect();
+    let mut sorted: Vec<_> = sorted.collect();
+    let mut heads: BinaryHeap<Reverse<(Seat, usize, Turn)>> = BinaryHeap::new();
+    for (at, turns) in sorted.iter_mut().enumerate() {
+        heads.extend(turns.next().map(|turn| Reverse((pace.seat(turn, now), at, turn))));
+    }
     std::iter::from_fn(move || {
-        let heads = sorted.iter_mut().enumerate();
-        let heads = heads.filter_map(|(at, turns)| Some((pace.seat(*turns.peek()?, now), at)));
-        let (_, first) = heads.min()?;
-        sorted[first].next()
+        let Reverse((_, at, first)) = heads.pop()?;
+        heads.extend(sorted[at].next().map(|turn| Reverse((pace.seat(turn, now), at, turn))));
+        Some(first)
     })
 }
 
@@ -298,6 +302,15 @@ impl Heads {
 
     /// The first of all at `now`.
     pub(crate) fn first(&self, ranking: &Ranking, now: Time) -> Option<(Turn, ClassId)> {
+        if self.lanes.len() < ranking.counts.len() / 2 {
+            // Most LocalQueues have nobody here.
+            let firsts = self.lanes.iter().filter_map(|(lane, line)| {
+                let (seat, turn, class) = line.first(self.pace, now)?;
+                Some((ranking.of(*lane), seat, turn, class))
+            });
+            let first = firsts.min_by_key(|(counts, seat, ..)| (*counts, *seat));
+            return first.map(|(_, _, turn, class)| (turn, class));
+        }
         let lines = ranking
             .lanes()
             .filter_map(|(counts, lane)| Some((counts, self.lanes.get(&lane)?)));

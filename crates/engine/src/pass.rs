@@ -97,8 +97,12 @@ impl Engine {
         }
     }
 
-    /// Brings up to date what [`Engine::take_changed`] tells, and decides nothing: for a caller that only follows.
-    pub fn settle(&mut self) {
+    /// Brings up to date what [`Engine::take_changed`] tells and how old units and what LocalQueues used are, and decides
+    /// nothing: for a caller that only follows.
+    pub fn settle(&mut self, now: Time) {
+        self.now = now;
+        self.let_time_pass(now);
+        self.note_held();
         self.settle_reasons();
     }
 

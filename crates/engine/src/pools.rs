@@ -139,9 +139,13 @@ impl Engine {
             let (kind, is_blocked) = self.with_fewest(id, class, |plan, tree, node| {
                 (plan.kind(), plan.is_blocked(tree, node, &road.blocked))
             })?;
+            // Who was not the very first when it was parked may have something to reserve now that it is.
+            let reserves_now = is_first && self.reserve(id, turn, class).is_some();
+            let known = self.known_jam(id, class);
+            let is_known = |jam: &&Jam| jam.ahead == road.blocked && !reserves_now;
             if kind != WaitKind::WaitingForQuota {
                 self.park_for_ever(id, class, kind);
-            } else if let Some(jam) = self.known_jam(id, class).filter(|jam| jam.ahead == road.blocked) {
+            } else if let Some(jam) = known.filter(is_known) {
                 road.add(turn, jam.blocks.clone());
             } else if !is_blocked && let Some(nominee) = self.ask_by_pool(id, turn, class, is_first, course, road) {
                 return Some(nominee);

@@ -93,8 +93,8 @@ impl Index {
     /// Returns the next instant at which time alone changes a decision.
     pub fn pass(&mut self, now: Time, backlog: usize) -> Option<Time> {
         if self.reign.is_none() {
-            self.engine.settle();
-            self.note(|| Step::Settle);
+            self.engine.settle(now);
+            self.note(|| Step::Settle { now });
             return None;
         }
         let limit = backlog.saturating_sub(self.backlog.len());

@@ -344,7 +344,6 @@ mod tests {
     fn what_a_queue_has_beyond_kueue_is_lowered_and_a_broken_annotation_keeps_it_inactive() {
         let spec = annotated(
             json!({
-                "sluice.internal/backfill": "true",
                 "sluice.internal/ageing-interval": "90s",
                 "sluice.internal/minimum-run-time": "10m",
                 "sluice.internal/shrink-to-quota-after": "0s",
@@ -355,7 +354,7 @@ mod tests {
             spec.extras,
             Extras {
                 fifo_per_pool: false,
-                backfill: true,
+                backfill: false,
                 ageing: Some(Ageing {
                     ms_per_step: 90_000,
                     max_steps: 100

@@ -128,7 +128,7 @@ pub fn replay(mut log: impl BufRead) -> Result<Replayed> {
                 replayed.passes += 1;
                 replayed.actions += actions.len() as u64;
             }
-            Step::Settle => {}
+            Step::Settle { .. } => {}
         }
         engine.replay(step).with_context(|| format!("line {number}"))?;
     }
@@ -192,7 +192,7 @@ mod tests {
             Event::SetWaiting(unit(2)),
         ];
         let mut engine = Engine::new();
-        let mut steps = vec![Step::Settle];
+        let mut steps = vec![Step::Settle { now: Time(0) }];
         for event in events {
             engine.apply(event.clone());
             steps.push(Step::Apply(event));

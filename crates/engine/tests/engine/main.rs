@@ -14,4 +14,5 @@ mod order;
 mod past_usage;
 mod positions;
 mod random;
+mod together;
 mod twin;

@@ -149,3 +149,31 @@ fn the_weight_of_a_local_queue_counts() {
     cluster.finish("first");
     assert_eq!(cluster.run(), [wrote("again", WriteKind::Admit)]);
 }
+
+/// Every replica shows who waits in which order, not only the one that decides.
+#[test]
+fn a_standby_shows_the_order_by_past_usage() {
+    let mut cluster = Cluster::before_the_first_reign(0);
+    cluster.configure(HALF_A_MINUTE);
+    let mode = json!({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}});
+    cluster.apply(cluster_queue("shared", 1, mode));
+    let mut used = local_queue("a", json!({}));
+    used["status"] = json!({"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": {
+        "consumedResources": {"cpu": "4"}, "lastUpdate": "2025-11-30T10:53:00Z",
+    }}});
+    cluster.apply(used);
+    cluster.apply(local_queue("b", json!({})));
+    create(&mut cluster, "first", "a");
+    create(&mut cluster, "second", "b");
+    let order = |cluster: &Cluster| -> Vec<String> {
+        let pending = cluster.index.pending_in_cluster_queue("shared", 0, 10).unwrap();
+        pending.rows.iter().map(|row| row.job.name().to_owned()).collect()
+    };
+    cluster.run();
+    let on_standby = order(&cluster);
+    cluster.begin_reign(7);
+    cluster.run();
+    assert_eq!(order(&cluster), ["second", "first"]);
+    assert_eq!(on_standby, ["second", "first"]);
+    cluster.replay();
+}

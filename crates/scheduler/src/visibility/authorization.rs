@@ -22,6 +22,9 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_secs(2);
 /// Answers remembered at most.
 const ANSWERS: usize = 4_096;
+/// The longest path of which an answer is remembered, in bytes: all names that there can be fit, and nobody can fill the memory
+/// with names that there are not.
+const LONGEST_PATH: usize = 1_024;
 /// The API server's own administrators may do everything everywhere, and its own checks must not hang on a review.
 const MASTERS: &str = "system:masters";
 
@@ -95,7 +98,9 @@ impl Authorizer {
         } else {
             Err(status.reason.unwrap_or_default())
         };
-        self.remember(key, verdict.clone());
+        if attributes.path.len() <= LONGEST_PATH {
+            self.remember(key, verdict.clone());
+        }
         verdict.map_err(Denied::Forbidden)
     }
 
@@ -260,5 +265,22 @@ mod tests {
                 .unwrap();
         }
         assert_eq!(authorizer.answers.lock().unwrap().len(), ANSWERS);
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_is_bounded_in_bytes_too() {
+        let (authorizer, _) = authorizer();
+        let long = "x".repeat(60_000);
+        for number in 0..100 {
+            let path = LOCAL.replace("/lq/", &format!("/{long}{number}/"));
+            authorizer.may(&user("ann"), &get(&path)).await.unwrap();
+        }
+        let answers = authorizer.answers.lock().unwrap();
+        let name = |resource: &super::super::target::Object| resource.name.len();
+        let bytes: usize = answers
+            .keys()
+            .map(|(_, asked)| asked.path.len() + asked.resource.as_ref().map_or(0, name))
+            .sum();
+        assert!(bytes <= 100 * 4_096, "{bytes} bytes for {} answers", answers.len());
     }
 }

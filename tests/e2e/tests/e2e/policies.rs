@@ -259,6 +259,7 @@ const PAYS: &str = "that queue pays for its pods";
 const ALL_QUEUED: &str = "cannot be removed in a namespace whose Jobs are all queued";
 const MAY_FALL: &str = "may only fall";
 const LIMIT: &str = "max-exec-time-seconds of an admitted Job cannot change";
+const DEADLINE: &str = "spec.activeDeadlineSeconds of an admitted Job cannot be raised or removed";
 
 #[tokio::test]
 async fn a_record_is_written_by_the_scheduler_alone() -> Result<()> {
@@ -492,6 +493,22 @@ async fn the_time_limit_of_an_admitted_job_is_frozen() -> Result<()> {
     refused_because(s.patch(&s.tenant, "limited", &limit(json!("9000"))).await?, LIMIT)?;
     refused_because(s.patch(&s.tenant, "limited", &limit(Value::Null)).await?, LIMIT)?;
     s.patch(&s.firefighter, "limited", &limit(json!("120"))).await?.ok()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_deadline_of_an_admitted_job_cannot_move_away() -> Result<()> {
+    let s = scene("deadline", OptedIn::Yes).await?;
+    let deadline = |seconds: Value| json!({"spec": {"activeDeadlineSeconds": seconds}});
+    s.tenant
+        .create(&s.job("timed", &json!({"suspend": true})).to_string())
+        .await?;
+    s.patch(&s.tenant, "timed", &deadline(json!(60))).await?.ok()?;
+    s.patch(&s.tenant, "timed", &deadline(json!(90))).await?.ok()?;
+    s.admit("timed").await?;
+    refused_because(s.patch(&s.tenant, "timed", &deadline(json!(9000))).await?, DEADLINE)?;
+    refused_because(s.patch(&s.tenant, "timed", &deadline(Value::Null)).await?, DEADLINE)?;
+    s.patch(&s.tenant, "timed", &deadline(json!(80))).await?.ok()?;
     Ok(())
 }
 
