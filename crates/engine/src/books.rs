@@ -4,7 +4,7 @@ use crate::Time;
 use crate::engine::Engine;
 use crate::local_queue::LocalQueueId;
 use crate::queue::QueueId;
-use crate::quota::CellId;
+use crate::quota::{Books, CellId};
 use crate::spec::Phase;
 use crate::tree::{Book, NodeId, Slot, Tree};
 use crate::units::{Body, Held, UnitId};
@@ -74,41 +74,23 @@ impl Engine {
     }
 
     /// Writes what a unit holds into the books of its queue and its LocalQueue.
-    fn enter(
-        &mut self,
-        local_queue: LocalQueueId,
-        queue_id: QueueId,
-        charges: &[(CellId, crate::Amount)],
-        phase: Phase,
-    ) {
-        if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.books.charge(charges, phase);
-        }
-        if let Some(known) = self.local_queues.get_mut(local_queue) {
-            known.books.charge(charges, phase);
-        }
-        self.note_books(queue_id, local_queue);
+    fn enter(&mut self, local_queue: LocalQueueId, queue: QueueId, charges: &[(CellId, crate::Amount)], phase: Phase) {
+        self.write_books(local_queue, queue, |books| books.charge(charges, phase));
     }
 
     /// The opposite of [`Engine::enter`].
-    fn strike(
-        &mut self,
-        local_queue: LocalQueueId,
-        queue_id: QueueId,
-        charges: &[(CellId, crate::Amount)],
-        phase: Phase,
-    ) {
-        if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.books.release(charges, phase);
-        }
-        if let Some(known) = self.local_queues.get_mut(local_queue) {
-            known.books.release(charges, phase);
-        }
-        self.note_books(queue_id, local_queue);
+    fn strike(&mut self, local_queue: LocalQueueId, queue: QueueId, charges: &[(CellId, crate::Amount)], phase: Phase) {
+        self.write_books(local_queue, queue, |books| books.release(charges, phase));
     }
 
-    fn note_books(&mut self, queue: QueueId, local_queue: LocalQueueId) {
-        self.mark_queue(queue);
+    fn write_books(&mut self, local_queue: LocalQueueId, queue_id: QueueId, write: impl Fn(&mut Books)) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            write(&mut queue.books);
+        }
+        if let Some(known) = self.local_queues.get_mut(local_queue) {
+            write(&mut known.books);
+        }
+        self.mark_queue(queue_id);
         self.mark_local_queue(local_queue);
         if self.settings.past_usage.is_some() {
             self.books_changed.insert(local_queue);

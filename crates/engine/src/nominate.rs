@@ -86,7 +86,7 @@ impl Engine {
                         ..Nominee::new(turn, id, class)
                     });
                 }
-                Err(stuck) => {
+                Err(mut stuck) => {
                     if strict && let Some(nominee) = self.reserve(id, turn, class) {
                         return Some(nominee);
                     }
@@ -95,7 +95,6 @@ impl Engine {
                     } else if sticky && !self.is_first_of_class(id, class, turn) {
                         course.tried.insert(turn.unit);
                     } else {
-                        let mut stuck = stuck;
                         if strict {
                             self.watch_for_reserve(id, class, &mut stuck);
                         }

@@ -70,8 +70,8 @@ fn a_queue_shrinks_after_its_flavor_was_away_where_another_of_its_cohort_was_loo
     assert_eq!(bench.engine.pass(Time(1)).actions.len(), 1);
 }
 
-#[test]
-fn by_pool_a_unit_that_becomes_the_very_first_reserves() {
+/// A queue by pool with 4 of its 10 cpu in use, and another one that has only what this lends.
+fn by_pool_beside_a_borrower() -> Bench {
     let q = with(strict(queue("q", cpu(10))), |e| e.fifo_per_pool = true);
     let q = QueueSpec {
         cohort: Some("all".into()),
@@ -84,6 +84,12 @@ fn by_pool_a_unit_that_becomes_the_very_first_reserves() {
     let mut bench = Bench::new(vec![q, other]);
     bench.apply(Event::SetLocalQueue(local_queue("other", "r")));
     bench.apply(running(9, "q", 4));
+    bench
+}
+
+#[test]
+fn by_pool_a_unit_that_becomes_the_very_first_reserves() {
+    let mut bench = by_pool_beside_a_borrower();
     bench.wait([unit(1, &[("cpu", 100)]), unit(2, &[("cpu", 10)])]);
     assert_eq!(bench.admitted(), []);
     assert_eq!(bench.kind(1), WaitKind::ExceedsMaxQuota);
@@ -97,18 +103,7 @@ fn by_pool_a_unit_that_becomes_the_very_first_reserves() {
 
 #[test]
 fn by_pool_the_very_first_unit_reserves() {
-    let q = with(strict(queue("q", cpu(10))), |e| e.fifo_per_pool = true);
-    let q = QueueSpec {
-        cohort: Some("all".into()),
-        ..q
-    };
-    let other = QueueSpec {
-        cohort: Some("all".into()),
-        ..queue("r", cpu(0))
-    };
-    let mut bench = Bench::new(vec![q, other]);
-    bench.apply(Event::SetLocalQueue(local_queue("other", "r")));
-    bench.apply(running(9, "q", 4));
+    let mut bench = by_pool_beside_a_borrower();
     bench.wait([unit(2, &[("cpu", 10)])]);
     bench.wait([UnitSpec {
         local_queue: key("other"),
